@@ -13,13 +13,22 @@
 #include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/meeting_client.h"
 #include "src/bootstrap/meeting_server.h"
-#include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
+#include "tests/support/board_processes.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/text.h"
 
 namespace tutti::bootstrap {
 namespace {
 
-using Board = RankProcesses::Board;
+using tests::BoardProcesses;
+using tests::contains;
+using tests::countDescriptors;
+using tests::countOurSockets;
+using tests::enterOwnNetwork;
+using tests::eventually;
+
+using Board = BoardProcesses::Board;
 using std::chrono::milliseconds;
 
 std::shared_ptr<ControlPlane> joinAs(int rank, int size, const UniqueId& id,
@@ -51,7 +60,7 @@ class Join : public testing::Test {
 
 TEST_F(Join, RanksOfOneHostMeet) {
   for (int size : {1, 2, 4, 9}) {
-    RankProcesses processes(size, [size](int rank, Board& board) {
+    BoardProcesses processes(size, [size](int rank, Board& board) {
       const int before = countDescriptors();
       const UniqueId id = makeOrAwaitId(rank, board);
       std::string said;
@@ -68,7 +77,7 @@ TEST_F(Join, RanksOfOneHostMeet) {
 }
 
 TEST_F(Join, ThreadsOfOneProcessMeetToo) {
-  RankProcesses processes(1, [](int, Board&) {
+  BoardProcesses processes(1, [](int, Board&) {
     const UniqueId id = UniqueId::create();
     std::vector<std::thread> threads;
     std::vector<std::string> said(5);
@@ -93,7 +102,7 @@ TEST_F(Join, MembershipIsCheckedFirst) {
 }
 
 TEST_F(Join, AWrongSecretIsRefusedAndTheJobGoesOn) {
-  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+  BoardProcesses processes(3, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     if (rank < 2) return greet(*joinAs(rank, 2, id));
     MeetingPoint wrong = decode(id);
@@ -118,7 +127,7 @@ TEST_F(Join, AnExpiredIdIsRefusedAtOnce) {
 }
 
 TEST_F(Join, TheSameRankTwiceIsRefused) {
-  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+  BoardProcesses processes(3, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     if (rank == 2) {  // after rank 1, before rank 0 completes the job
       eventually([&] { return board.lines[1].step.load() == 1; });
@@ -144,7 +153,7 @@ TEST_F(Join, TheSameRankTwiceIsRefused) {
 }
 
 TEST_F(Join, DifferentWorldSizesFailEverybodyWithBothNumbers) {
-  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+  BoardProcesses processes(3, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     if (rank == 2) {  // the last, so that the others are there to hear it
       eventually([&] { return board.lines[0].step + board.lines[1].step == 2; });
@@ -160,7 +169,7 @@ TEST_F(Join, DifferentWorldSizesFailEverybodyWithBothNumbers) {
 }
 
 TEST_F(Join, AMissingRankIsNamedAtTheDeadline) {
-  RankProcesses processes(2, [](int rank, Board& board) -> std::string {
+  BoardProcesses processes(2, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     return greet(*joinAs(rank, 4, id, milliseconds(1500)));
   });
@@ -171,7 +180,7 @@ TEST_F(Join, AMissingRankIsNamedAtTheDeadline) {
 }
 
 TEST_F(Join, ARankKilledDuringSetupIsNamedToTheOthers) {
-  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+  BoardProcesses processes(3, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     board.reach(rank, 1);
     return greet(*joinAs(rank, 4, id));  // the fourth never comes
@@ -191,7 +200,7 @@ TEST_F(Join, ARankKilledDuringSetupIsNamedToTheOthers) {
 
 TEST_F(Join, ARankKilledAfterSetupIsReportedWithinASecond) {
   for (int victim : {0, 2}) {
-    RankProcesses processes(4, [](int rank, Board& board) -> std::string {
+    BoardProcesses processes(4, [](int rank, Board& board) -> std::string {
       const UniqueId id = makeOrAwaitId(rank, board);
       auto plane = joinAs(rank, 4, id);
       RecordingListener listener;
@@ -229,7 +238,7 @@ class SlowListener final : public ControlListener {
 
 TEST_F(Join, WhatADyingRankSentIsDeliveredBeforeItIsLost) {
   constexpr uint32_t kMessages = 50;
-  RankProcesses processes(2, [](int rank, Board& board) -> std::string {
+  BoardProcesses processes(2, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     auto plane = joinAs(rank, 2, id);
     SlowListener listener;
@@ -249,7 +258,7 @@ TEST_F(Join, WhatADyingRankSentIsDeliveredBeforeItIsLost) {
 }
 
 TEST_F(Join, TheEndOfTheMeetingPointsProcessIsTold) {
-  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+  BoardProcesses processes(3, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     board.reach(rank, 1);
     if (rank == 0) ::pause();
@@ -282,7 +291,7 @@ TEST_F(Join, ARankThatGaveUpIsNotTakenForTheDead) {
 
 TEST_F(Join, SixtyFourDescriptorsAreEnoughForFourRanksAndNotForSixty) {
   for (int size : {4, 60}) {
-    RankProcesses processes(size, [size](int rank, Board& board) -> std::string {
+    BoardProcesses processes(size, [size](int rank, Board& board) -> std::string {
       const rlimit limit{64, 64};
       TUTTI_SYSCALL(::setrlimit(RLIMIT_NOFILE, &limit));
       const UniqueId id = makeOrAwaitId(rank, board);

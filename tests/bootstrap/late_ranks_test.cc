@@ -12,13 +12,19 @@
 #include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/meeting_client.h"
 #include "src/bootstrap/meeting_server.h"
-#include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
+#include "tests/support/board_processes.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/text.h"
 
 namespace tutti::bootstrap {
 namespace {
 
-using Board = RankProcesses::Board;
+using tests::BoardProcesses;
+using tests::contains;
+using tests::countDescriptors;
+
+using Board = BoardProcesses::Board;
 using namespace std::chrono_literals;
 
 // Longer than a meeting point stays for late ranks where nobody says that it cannot take part.
@@ -56,7 +62,7 @@ TEST(LateRanks, HearWhoCannotTakePart) {
   for (const Meeting meeting : {Meeting::AtRankZero, Meeting::ByIdOfRankZero})
     for (const int wrong : {0, 1}) {
       SCOPED_TRACE(base::message("meeting ", static_cast<int>(meeting), ", rank ", wrong));
-      RankProcesses ranks(3, [&](int rank, Board& board) {
+      BoardProcesses ranks(3, [&](int rank, Board& board) {
         const UniqueId id = idOf(meeting, rank, board);
         if (rank == wrong) limitDescriptors(5);
         if (rank == 2) std::this_thread::sleep_for(kLate);
@@ -74,7 +80,7 @@ TEST(LateRanks, HearWhoCannotTakePart) {
 
 // The process that has the meeting point goes on when it is asked to, and when nobody comes.
 TEST(LateRanks, AreNotWaitedForForEver) {
-  RankProcesses ranks(2, [](int rank, Board&) {
+  BoardProcesses ranks(2, [](int rank, Board&) {
     limitDescriptors(5);
     std::stop_source stop;
     const std::jthread asks([&] {
@@ -108,7 +114,7 @@ TEST(LateRanks, HearOfMalformedVariables) {
     for (const bool asks : {false, true})  // launchedRank(), as programs do before they join
       for (const Malformed& wrong : cases) {
         SCOPED_TRACE(base::message(wrong.said, key ? ", key" : "", asks ? ", asks" : ""));
-        RankProcesses ranks(3, [&](int rank, Board&) {
+        BoardProcesses ranks(3, [&](int rank, Board&) {
           ::setenv("RANK", std::to_string(rank).c_str(), 1);
           ::setenv("WORLD_SIZE", "3", 1);
           ::setenv("LOCAL_WORLD_SIZE", "3", 1);
@@ -135,7 +141,7 @@ TEST(LateRanks, HearOfMalformedVariables) {
 
 // Where nobody can be told it is said at once, and not at a deadline.
 TEST(LateRanks, AreNotLookedForWhereNobodyIs) {
-  RankProcesses ranks(1, [](int, Board&) {
+  BoardProcesses ranks(1, [](int, Board&) {
     ::setenv("TUTTI_RANK", "none", 1);
     ::setenv("TUTTI_WORLD_SIZE", "2", 1);
     launchedRank();

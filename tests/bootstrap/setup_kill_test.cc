@@ -11,11 +11,19 @@
 #include <random>
 
 #include "src/bootstrap/bootstrap.h"
-#include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
+#include "tests/support/board_processes.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/text.h"
 
 namespace tutti::bootstrap {
 namespace {
+
+using tests::BoardProcesses;
+using tests::contains;
+using tests::countDescriptors;
+using tests::countOurSockets;
+using tests::enterOwnNetwork;
 
 constexpr int kRanks = 3;
 /// A rank that dies before it has arrived is nobody's loss; the others wait this long for it.
@@ -41,7 +49,7 @@ struct Kill {
 };
 
 /// Joins, and then waits to hear that somebody is gone, or is killed.
-std::string joinAndWatch(int rank, RankProcesses::Board& board, const Kill& kill) {
+std::string joinAndWatch(int rank, BoardProcesses::Board& board, const Kill& kill) {
   if (rank == 0) board.publish(UniqueId::create());
   const UniqueId id = board.awaitId();
   if (rank == kill.victim) dieAfter(kill.moment);
@@ -68,7 +76,7 @@ TEST(Kills, DuringSetupLeaveNothing) {
     const double part = std::uniform_real_distribution<>()(random);
     const std::chrono::microseconds moment(1 +
                                            static_cast<int64_t>(std::pow(part, 3) * kLatestKillUs));
-    RankProcesses processes(kRanks, [&](int rank, RankProcesses::Board& board) {
+    BoardProcesses processes(kRanks, [&](int rank, BoardProcesses::Board& board) {
       return joinAndWatch(rank, board, {.victim = victim, .moment = moment});
     });
     const auto results = processes.results();

@@ -16,11 +16,17 @@
 #include "src/bootstrap/host_facts.h"
 #include "src/bootstrap/wire/frame.h"
 #include "tests/bootstrap/control_plane_conformance.h"
-#include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
+#include "tests/support/board_processes.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/text.h"
 
 namespace tutti::bootstrap {
 namespace {
+
+using tests::BoardProcesses;
+using tests::contains;
+using tests::countDescriptors;
 
 using Pair = std::pair<base::FileDescriptor, base::FileDescriptor>;
 
@@ -168,7 +174,7 @@ TEST(SocketControlPlane, WhoEndedFirstIsLostFirst) {
 }
 
 TEST(SocketControlPlane, DescriptorsBeyondTheLimitOfTheProcessAreANamedLoss) {
-  RankProcesses processes(1, [](int, RankProcesses::Board&) -> std::string {
+  BoardProcesses processes(1, [](int, BoardProcesses::Board&) -> std::string {
     auto planes = makePlanes(2);
     RecordingListener listener;
     planes[1]->listen(1, &listener);
@@ -188,7 +194,7 @@ TEST(SocketControlPlane, DescriptorsBeyondTheLimitOfTheProcessAreANamedLoss) {
 }
 
 TEST(SocketControlPlane, IsInertInAForkedChildAndTheParentGoesOn) {
-  RankProcesses processes(1, [](int, RankProcesses::Board&) -> std::string {
+  BoardProcesses processes(1, [](int, BoardProcesses::Board&) -> std::string {
     auto planes = makePlanes(2);
     RecordingListener listener;
     planes[1]->listen(1, &listener);

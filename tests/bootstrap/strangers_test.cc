@@ -13,11 +13,16 @@
 #include "src/bootstrap/meeting_point.h"
 #include "src/bootstrap/meeting_server.h"
 #include "src/bootstrap/wire/setup_connection.h"
-#include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
+#include "tests/support/board_processes.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/text.h"
 
 namespace tutti::bootstrap {
 namespace {
+
+using tests::contains;
+using tests::eventually;
 
 using std::chrono::milliseconds;
 

@@ -1,7 +1,6 @@
 // What holds for all of the CUDA part of the device layer: the caller's device stays current,
 // errors say what and where, kernels are loaded, and a forked child is refused.
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -17,6 +16,7 @@
 #include "src/device/cuda/virtual_memory.h"
 #include "tests/device/cuda_test.h"
 #include "tests/emulation/runtime_device.cuh"
+#include "tests/support/child_processes.h"
 
 namespace tutti::tests {
 namespace {
@@ -111,18 +111,6 @@ TEST_F(CudaKernels, AreLoadedOrNamed) {
                   ": cudaErrorInvalidDeviceFunction (invalid device function): kernel nothing");
 }
 
-/// How `body` ended in a child: its exit code, or 128 + signal; one that hangs is killed.
-int inChild(const std::function<int()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);
-    ::_exit(body());
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 struct Step {
   const char* name;
   std::function<void()> call;
@@ -159,7 +147,7 @@ TEST_F(CudaDevices, OfAForkedChildAreRefusedAndLeftAlone) {
                                    {"Event::query", [&] { event->query(); }},
                                    {"allow", [&] { shared->allow(0); }},
                                    {"exported", [&] { shared->exported(); }}};
-  const int code = inChild([&] {
+  const int code = tests::inChild([&] {
     if (const int step = firstNotRefused(steps)) return step;
     stream.reset();
     event.reset();
@@ -186,7 +174,7 @@ TEST_F(CudaDevices, AreNotForAForkedChildToBegin) {
                                    {"StreamRef::cuda", [] { StreamRef::cuda(nullptr); }},
                                    {"placeOf", [] { device::placeOf(&kDevices); }},
                                    {"deviceCount", [] { deviceCount(DeviceKind::Cuda); }}};
-  EXPECT_EQ(inChild([&] { return firstNotRefused(steps); }), 0);
+  EXPECT_EQ(tests::inChild([&] { return firstNotRefused(steps); }), 0);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <tutti/launch.h>
 
 #include "src/base/cores.h"
+#include "tests/support/child_processes.h"
 #include "tests/support/run_program.h"
 #include "tests/support/run_tutti.h"
 #include "tests/support/test_main.h"
@@ -393,20 +394,8 @@ TEST(Run, SeesExitCodesAlthoughItsParentIgnoredThem) {
   EXPECT_EQ(result.exitCode, 37) << result.err;
 }
 
-/// Runs `body` in a forked child, which is killed when it hangs, and returns what it does.
-int inChild(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(30);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 TEST(Launch, KeepsExitCodesFromTheProgramsSigchldHandler) {
-  const int code = inChild([] {
+  const int code = tests::inChild([] {
     struct sigaction action = {}, after = {};
     action.sa_handler = [](int) {
       while (waitpid(-1, nullptr, WNOHANG) > 0) {
@@ -422,7 +411,7 @@ TEST(Launch, KeepsExitCodesFromTheProgramsSigchldHandler) {
 
 // How a rank ended is then lost, but not that it has: the job ends.
 TEST(Launch, EndsAlthoughAnotherThreadReapsTheRanks) {
-  const int code = inChild([] {
+  const int code = tests::inChild([] {
     std::thread([] {
       while (true) waitpid(-1, nullptr, 0);
     }).detach();

@@ -10,16 +10,22 @@
 
 #include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/meeting_point.h"
-#include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
+#include "tests/support/board_processes.h"
 #include "tests/support/fake_proc.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/network_hosts.h"
+#include "tests/support/text.h"
 #include "tests/support/with_network_hosts.h"
 
 namespace tutti::bootstrap {
 namespace {
 
-using Board = RankProcesses::Board;
+using tests::BoardProcesses;
+using tests::contains;
+using tests::eventually;
+
+using Board = BoardProcesses::Board;
 using tests::FakeProc;
 using tests::NetworkHosts;
 using namespace std::chrono_literals;
@@ -34,7 +40,7 @@ using JoinHosts = tests::WithNetworkHosts;
 
 TEST_F(JoinHosts, AnIdThatWasMadeOnOneHostIsGoodOnAll) {
   const NetworkHosts hosts(3);
-  RankProcesses ranks(6, [&](int rank, Board& board) {
+  BoardProcesses ranks(6, [&](int rank, Board& board) {
     hosts.enter(rank % 3);
     if (rank == 0) board.publish(UniqueId::create());
     const auto plane = joinAs(rank, 6, board.awaitId());
@@ -48,7 +54,7 @@ TEST_F(JoinHosts, AnIdThatWasMadeOnOneHostIsGoodOnAll) {
 
 TEST_F(JoinHosts, AnIdOfOneHostIsRefusedOnAnother) {
   const NetworkHosts hosts(2);
-  RankProcesses ranks(2, [&](int rank, Board& board) {
+  BoardProcesses ranks(2, [&](int rank, Board& board) {
     hosts.enter(rank);
     if (rank == 0) board.publish(UniqueId::create(UniqueId::Reach::Host));
     return greet(*joinAs(rank, 2, board.awaitId(), rank == 0 ? 1500ms : 20000ms));
@@ -61,7 +67,7 @@ TEST_F(JoinHosts, AnIdOfOneHostIsRefusedOnAnother) {
 
 TEST_F(JoinHosts, AnAddressAndAKeyJoinHostsToo) {
   const NetworkHosts hosts(2);
-  RankProcesses ranks(4, [&](int rank, Board&) {
+  BoardProcesses ranks(4, [&](int rank, Board&) {
     hosts.enter(rank / 2);
     ::setenv("RANK", std::to_string(rank).c_str(), 1);
     ::setenv("WORLD_SIZE", "4", 1);
@@ -76,22 +82,22 @@ TEST_F(JoinHosts, AnAddressAndAKeyJoinHostsToo) {
 // What the last rank does to be lost, and what the others say of it.
 struct Loss {
   const char* name;
-  std::function<void(const NetworkHosts&, RankProcesses&)> act;
+  std::function<void(const NetworkHosts&, BoardProcesses&)> act;
   int64_t withinMs;
   const char* how;
 };
 
 TEST_F(JoinHosts, AKilledProcessAndADeadHostAreNoticed) {
   const Loss losses[] = {
-      {"kill", [](const NetworkHosts&, RankProcesses& ranks) { ranks.kill(3, SIGKILL); },
+      {"kill", [](const NetworkHosts&, BoardProcesses& ranks) { ranks.kill(3, SIGKILL); },
        tests::kDeathNoticedMs, "closed its connection"},
-      {"unplugged", [](const NetworkHosts& hosts, RankProcesses&) { hosts.unplug(1); },
+      {"unplugged", [](const NetworkHosts& hosts, BoardProcesses&) { hosts.unplug(1); },
        tests::kHostLossNoticedMs, "its host does not answer"},
   };
   for (const Loss& loss : losses) {
     SCOPED_TRACE(loss.name);
     const NetworkHosts hosts(2);
-    RankProcesses ranks(4, [&](int rank, Board& board) {
+    BoardProcesses ranks(4, [&](int rank, Board& board) {
       hosts.enter(rank == 3 ? 1 : 0);
       if (rank == 0) board.publish(UniqueId::create());
       const auto plane = joinAs(rank, 4, board.awaitId());
@@ -126,7 +132,7 @@ TEST_F(JoinHosts, AKilledProcessAndADeadHostAreNoticed) {
 // A stopped process is slow, not dead: its kernel still answers.
 TEST_F(JoinHosts, AStoppedProcessIsNotLost) {
   const NetworkHosts hosts(2);
-  RankProcesses ranks(2, [&](int rank, Board& board) {
+  BoardProcesses ranks(2, [&](int rank, Board& board) {
     hosts.enter(rank);
     if (rank == 0) board.publish(UniqueId::create());
     const auto plane = joinAs(rank, 2, board.awaitId());
@@ -146,7 +152,7 @@ TEST_F(JoinHosts, AStoppedProcessIsNotLost) {
 TEST_F(JoinHosts, HostsWithoutProcAreToldApart) {
   const NetworkHosts hosts(2);
   const FakeProc nothing;
-  RankProcesses ranks(4, [&](int rank, Board& board) {
+  BoardProcesses ranks(4, [&](int rank, Board& board) {
     hosts.enter(rank / 2);
     nothing.mountHere();
     if (rank == 0) board.publish(UniqueId::create());
@@ -168,7 +174,7 @@ TEST_F(JoinHosts, AnAddressThatHostsWithoutProcShareIsNamed) {
     hosts.run(host, {"ip", "address", "add", "172.17.0.1/16", "dev", "docker0"});
     hosts.run(host, {"ip", "link", "set", "docker0", "up"});
   }
-  RankProcesses ranks(2, [&](int rank, Board&) {
+  BoardProcesses ranks(2, [&](int rank, Board&) {
     hosts.enter(rank);
     nothing.mountHere();
     ::setenv("TUTTI_INTERFACE", "docker0", 1);
@@ -189,7 +195,7 @@ TEST_F(JoinHosts, RanksOfAHostWithoutProcJoin) {
   const NetworkHosts hosts(1);
   const FakeProc nothing;
   for (const auto reach : {UniqueId::Reach::Host, UniqueId::Reach::Network}) {
-    RankProcesses ranks(2, [&](int rank, Board& board) {
+    BoardProcesses ranks(2, [&](int rank, Board& board) {
       hosts.enter(0);
       nothing.mountHere();
       if (rank == 0) board.publish(UniqueId::create(reach));
@@ -206,7 +212,7 @@ TEST_F(JoinHosts, AHostThatSeemsToBeThisOneIsNamed) {
   const FakeProc copied;
   copied.add("sys/kernel/random/boot_id", "9dc15b5c-5c3f-4a0b-8c3a-6a4d2d0f9a11\n");
   copied.add("self/ns/net", "");
-  RankProcesses ranks(2, [&](int rank, Board& board) {
+  BoardProcesses ranks(2, [&](int rank, Board& board) {
     hosts.enter(rank);
     copied.mountHere();
     if (rank == 0) board.publish(UniqueId::create());
@@ -226,7 +232,7 @@ TEST_F(JoinHosts, AHostThatSeemsToBeThisOneIsNamed) {
 std::vector<std::string> joinTwo(const NetworkHosts& hosts, const std::string& interface,
                                  const std::array<std::string, 2>& meeting,
                                  std::chrono::milliseconds time = 8s) {
-  RankProcesses ranks(2, [&](int rank, Board&) {
+  BoardProcesses ranks(2, [&](int rank, Board&) {
     hosts.enter(rank);
     if (rank == 0 && !interface.empty()) ::setenv("TUTTI_INTERFACE", interface.c_str(), 1);
     ::setenv("RANK", std::to_string(rank).c_str(), 1);
@@ -277,7 +283,7 @@ TEST_F(JoinHosts, AnInterfaceThatIsNotThereIsToldToThoseWhoComeLate) {
   const NetworkHosts hosts(3);
   for (const int wrong : {0, 1}) {
     SCOPED_TRACE(wrong);
-    RankProcesses ranks(3, [&](int rank, Board&) {
+    BoardProcesses ranks(3, [&](int rank, Board&) {
       hosts.enter(rank);
       if (rank == wrong) ::setenv("TUTTI_INTERFACE", "eth7\x1b[2J", 1);
       ::setenv("RANK", std::to_string(rank).c_str(), 1);
@@ -302,7 +308,7 @@ TEST_F(JoinHosts, AnInterfaceThatIsNotThereIsToldToThoseWhoComeLate) {
 // On another host than the meeting point; only its key makes it one that is believed.
 TEST_F(JoinHosts, AMalformedRankIsToldToAllHosts) {
   const NetworkHosts hosts(2);
-  RankProcesses ranks(3, [&](int rank, Board&) {
+  BoardProcesses ranks(3, [&](int rank, Board&) {
     hosts.enter(rank / 2);
     ::setenv("RANK", rank == 2 ? "two" : std::to_string(rank).c_str(), 1);
     ::setenv("WORLD_SIZE", "3", 1);
@@ -340,7 +346,7 @@ TEST_F(JoinHosts, AnInterfaceThatSwallowsEverythingIsNamed) {
   addSilentInterfaces(hosts);
   for (const char* variable : {"TUTTI_INTERFACE", "NCCL_SOCKET_IFNAME"})
     for (const auto& times : {std::array{2000ms, 2000ms}, {1000ms, 8000ms}, {8000ms, 1000ms}}) {
-      RankProcesses ranks(3, [&](int rank, Board&) {
+      BoardProcesses ranks(3, [&](int rank, Board&) {
         hosts.enter(rank / 2);
         ::setenv(variable, "silent", 1);
         ::setenv("TUTTI_RANK", std::to_string(rank).c_str(), 1);
@@ -364,7 +370,7 @@ TEST_F(JoinHosts, AnInterfaceThatSwallowsEverythingIsNamed) {
 TEST_F(JoinHosts, AnIdOfAnInterfaceThatSwallowsEverythingNamesIt) {
   const NetworkHosts hosts(2);
   addSilentInterfaces(hosts);
-  RankProcesses ranks(2, [&](int rank, Board& board) {
+  BoardProcesses ranks(2, [&](int rank, Board& board) {
     hosts.enter(rank);
     ::setenv("TUTTI_INTERFACE", "silent", 1);
     if (rank == 0) board.publish(UniqueId::create());
@@ -440,7 +446,7 @@ TEST_F(JoinHosts, AMeetingPointOnALoopbackNamesWhatToSet) {
 // An id is made on host 0, on an interface whose address host 1 has too.
 TEST_F(JoinHosts, AnIdOfAnAddressThatTheOtherHostHasTooIsRefusedByName) {
   const NetworkHosts hosts(2);
-  RankProcesses ranks(2, [&](int rank, Board& board) {
+  BoardProcesses ranks(2, [&](int rank, Board& board) {
     hosts.enter(rank);
     if (rank == 0) {
       ::setenv("TUTTI_INTERFACE", "lo", 1);

@@ -54,4 +54,10 @@ int ChildProcesses::wait(int child, std::chrono::milliseconds within,
   return c.status;
 }
 
+int inChild(const std::function<int()>& body) {
+  ChildProcesses processes;
+  processes.start(body);
+  return processes.wait(0, std::chrono::seconds(30));
+}
+
 }  // namespace tutti::tests

@@ -39,4 +39,7 @@ class ChildProcesses {
   std::vector<Child> children_;
 };
 
+/// How `body` ended in a child: its exit code, or 128 + signal; -1 when it hangs, and is killed.
+int inChild(const std::function<int()>& body);
+
 }  // namespace tutti::tests

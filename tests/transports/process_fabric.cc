@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +11,7 @@
 
 #include "src/base/check.h"
 #include "src/base/clock.h"
+#include "tests/support/child_processes.h"
 
 namespace tutti::tests {
 namespace {
@@ -101,56 +100,41 @@ std::string runRank(int rank, const Scenario& scenario, const MakeEndpoint& make
   return {};
 }
 
-struct Child {
-  pid_t pid;
-  FileDescriptor report;
-};
-
-Child start(int rank, const Scenario& scenario, const MakeEndpoint& make, const Mesh& mesh) {
-  int report[2];
-  TUTTI_SYSCALL(::pipe2(report, O_CLOEXEC));
-  const pid_t pid = TUTTI_SYSCALL(::fork());
-  if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const std::string problem = runRank(rank, scenario, make, mesh);
-    const ssize_t written = ::write(report[1], problem.data(), problem.size());
-    ::_exit(problem.empty() && written == 0 ? 0 : 1);
-  }
-  ::close(report[1]);
-  return {pid, FileDescriptor(report[0])};
-}
-
-std::string finish(const Child& child, const base::Deadline& deadline) {
-  int status = 0;
-  pid_t ended = 0;
-  while ((ended = ::waitpid(child.pid, &status, WNOHANG)) == 0 && !deadline.passed())
-    ::usleep(1000);
-  if (ended == 0) {
-    ::kill(child.pid, SIGKILL);
-    ::waitpid(child.pid, &status, 0);
-    return "hung, and was killed";
-  }
-  if (WIFSIGNALED(status))
-    return WTERMSIG(status) == SIGKILL ? std::string()  // it vanished on purpose
-                                       : base::message("ended by signal ", WTERMSIG(status));
+std::string finish(ChildProcesses& processes, int rank, const FileDescriptor& report,
+                   const base::Deadline& deadline) {
+  const int code = processes.wait(rank, std::chrono::milliseconds(deadline.remainingMs()));
+  if (code < 0) return "hung, and was killed";
+  if (code == 128 + SIGKILL) return {};  // it vanished on purpose
+  if (code > 128) return base::message("ended by signal ", code - 128);
   char text[4096];
-  const ssize_t n = ::read(child.report.get(), text, sizeof text);
+  const ssize_t n = ::read(report.get(), text, sizeof text);
   if (n > 0) return std::string(text, static_cast<size_t>(n));
-  return WEXITSTATUS(status) == 0 ? std::string()
-                                  : base::message("exited with ", WEXITSTATUS(status));
+  return code == 0 ? std::string() : base::message("exited with ", code);
 }
 
 }  // namespace
 
 std::vector<std::string> driveProcesses(const Scenario& scenario, const MakeEndpoint& make) {
   const auto deadline = base::Deadline::after(scenario.within + std::chrono::seconds(30));
-  std::vector<Child> children;
+  ChildProcesses processes;
+  std::vector<FileDescriptor> reports;
   {
     const Mesh mesh(scenario.size);
-    for (int r = 0; r < scenario.size; ++r) children.push_back(start(r, scenario, make, mesh));
+    for (int r = 0; r < scenario.size; ++r) {
+      int report[2];
+      TUTTI_SYSCALL(::pipe2(report, O_CLOEXEC));
+      processes.start([&] {
+        const std::string problem = runRank(r, scenario, make, mesh);
+        const ssize_t written = ::write(report[1], problem.data(), problem.size());
+        return problem.empty() && written == 0 ? 0 : 1;
+      });
+      ::close(report[1]);
+      reports.emplace_back(report[0]);
+    }
   }
   std::vector<std::string> problems;
-  for (Child& child : children) problems.push_back(finish(child, deadline));
+  for (int r = 0; r < scenario.size; ++r)
+    problems.push_back(finish(processes, r, reports[static_cast<size_t>(r)], deadline));
   return problems;
 }
 

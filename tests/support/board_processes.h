@@ -1,7 +1,7 @@
 #pragma once
 
-// RankProcesses: one forked process for each rank of a test, with a page of shared memory in which
-// they leave what they have to say.
+// Ranks as processes for tests below the communicator (rank_processes.h has those of one): a page
+// of shared memory is their board, on which they leave what they have to say.
 
 #include <atomic>
 #include <chrono>
@@ -12,12 +12,10 @@
 #include <tutti/communicator.h>
 
 #include "tests/support/child_processes.h"
-#include "tests/support/leftovers.h"
-#include "tests/support/text.h"
 
-namespace tutti::bootstrap {
+namespace tutti::tests {
 
-class RankProcesses {
+class BoardProcesses {
  public:
   static constexpr int kMaxRanks = 64;
 
@@ -40,10 +38,10 @@ class RankProcesses {
   /// Returns what the rank has to say; an exception becomes "error CODE: TEXT".
   using Body = std::function<std::string(int rank, Board& board)>;
 
-  RankProcesses(int count, const Body& body);
-  ~RankProcesses();
-  RankProcesses(const RankProcesses&) = delete;
-  RankProcesses& operator=(const RankProcesses&) = delete;
+  BoardProcesses(int count, const Body& body);
+  ~BoardProcesses();
+  BoardProcesses(const BoardProcesses&) = delete;
+  BoardProcesses& operator=(const BoardProcesses&) = delete;
 
   Board& board() { return *board_; }
   pid_t pid(int rank) const { return processes_.pid(rank); }
@@ -58,13 +56,7 @@ class RankProcesses {
 
  private:
   Board* board_ = nullptr;
-  tests::ChildProcesses processes_;
+  ChildProcesses processes_;
 };
 
-using tests::contains;
-using tests::countDescriptors;
-using tests::countOurSockets;
-using tests::enterOwnNetwork;
-using tests::eventually;
-
-}  // namespace tutti::bootstrap
+}  // namespace tutti::tests

@@ -1,4 +1,4 @@
-#include "tests/bootstrap/rank_processes.h"
+#include "tests/support/board_processes.h"
 
 #include <sys/mman.h>
 
@@ -6,11 +6,12 @@
 #include <new>
 
 #include "src/base/check.h"
+#include "tests/support/leftovers.h"
 
-namespace tutti::bootstrap {
+namespace tutti::tests {
 namespace {
 
-std::string runBody(const RankProcesses::Body& body, int rank, RankProcesses::Board& board) {
+std::string runBody(const BoardProcesses::Body& body, int rank, BoardProcesses::Board& board) {
   try {
     return body(rank, board);
   } catch (const Error& error) {
@@ -22,12 +23,12 @@ std::string runBody(const RankProcesses::Body& body, int rank, RankProcesses::Bo
 
 }  // namespace
 
-void RankProcesses::Board::publish(const UniqueId& made) {
+void BoardProcesses::Board::publish(const UniqueId& made) {
   std::memcpy(id, made.bytes.data(), sizeof id);
   published.store(1);
 }
 
-UniqueId RankProcesses::Board::awaitId() {
+UniqueId BoardProcesses::Board::awaitId() {
   UniqueId made;
   if (!eventually([&] { return published.load() == 1; }))
     base::fail(ErrorCode::Timeout, "no id was published");
@@ -35,7 +36,7 @@ UniqueId RankProcesses::Board::awaitId() {
   return made;
 }
 
-RankProcesses::RankProcesses(int count, const Body& body) {
+BoardProcesses::BoardProcesses(int count, const Body& body) {
   TUTTI_REQUIRE(count <= kMaxRanks, count, " ranks");
   void* memory =
       ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -51,21 +52,21 @@ RankProcesses::RankProcesses(int count, const Body& body) {
     });
 }
 
-RankProcesses::~RankProcesses() { ::munmap(board_, sizeof(Board)); }
+BoardProcesses::~BoardProcesses() { ::munmap(board_, sizeof(Board)); }
 
-bool RankProcesses::awaitStep(int rank, int step) {
+bool BoardProcesses::awaitStep(int rank, int step) {
   return eventually([&] { return board_->lines[rank].step.load() >= step; });
 }
 
-std::chrono::steady_clock::time_point RankProcesses::saidAt(int rank) const {
+std::chrono::steady_clock::time_point BoardProcesses::saidAt(int rank) const {
   return std::chrono::steady_clock::time_point(
       std::chrono::nanoseconds(board_->lines[rank].saidNs.load()));
 }
 
-std::vector<std::string> RankProcesses::results() {
+std::vector<std::string> BoardProcesses::results() {
   std::vector<std::string> texts;
   for (int rank = 0; rank < processes_.count(); ++rank) {
-    const int status = processes_.wait(rank, tests::kPatience);
+    const int status = processes_.wait(rank, kPatience);
     if (status < 0)
       texts.push_back("hangs");
     else if (status > 128)
@@ -78,4 +79,4 @@ std::vector<std::string> RankProcesses::results() {
   return texts;
 }
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::tests

@@ -3,8 +3,8 @@
 // The tuning table: the constants of the cost model, and the calls for which they are not enough.
 // What `tutti tune` measures, and a file keeps. Rank 0 hands out its own, so that all ranks choose
 // the same. The defaults are a virtual machine's of 2 cores; of the calls that
-// tests/tools/choice.jsonl records on one host, 2 to 8 ranks, what they choose takes 1.01 times the
-// best in the mean (tests/tools/choice_test.cc).
+// tests/tools/tune/choice.jsonl records on one host, 2 to 8 ranks, what they choose takes 1.01
+// times the best in the mean (tests/tools/tune/choice_test.cc).
 
 #include <cstdint>
 #include <functional>

@@ -11,17 +11,17 @@ std::vector<std::string> exchangeTexts(MeshCommunicator* all, const std::string&
   const auto ranks = static_cast<size_t>(all->size());
   const uint64_t length = mine.size();
   std::vector<uint64_t> lengths(ranks);
-  all->allGather(MutationPoint::TextLengths,
+  all->allGather(Purpose::TextLengths,
                  {.send = &length, .recv = lengths.data(), .count = 1, .type = DataType::UInt64});
   const std::vector<size_t> counts(lengths.begin(), lengths.end());
   size_t total = 0;
   for (const size_t count : counts) total += count;
   std::string joined(total, '\0');
-  all->allGatherV(MutationPoint::Texts, {.send = mine.data(),
-                                         .recv = joined.data(),
-                                         .counts = counts,
-                                         .offsets = {},
-                                         .type = DataType::UInt8});
+  all->allGatherV(Purpose::Texts, {.send = mine.data(),
+                                   .recv = joined.data(),
+                                   .counts = counts,
+                                   .offsets = {},
+                                   .type = DataType::UInt8});
   std::vector<std::string> texts;
   for (size_t rank = 0, at = 0; rank < ranks; at += counts[rank++])
     texts.push_back(joined.substr(at, counts[rank]));
@@ -30,7 +30,7 @@ std::vector<std::string> exchangeTexts(MeshCommunicator* all, const std::string&
 
 int64_t largestOf(MeshCommunicator* all, int64_t mine) {
   if (all != nullptr)
-    all->allReduce(MutationPoint::LargestWord, {&mine, &mine, 1, DType::Int64, ReduceOp::Max});
+    all->allReduce(Purpose::LargestWord, {&mine, &mine, 1, DType::Int64, ReduceOp::Max});
   return mine;
 }
 

@@ -58,7 +58,7 @@ double Engine::gradients(Loader& loader, int64_t step) {
   const int64_t counted = loader.countedTokens(step);
   require(counted > 0, "the batch of step ", step, " has no label that counts");
   const auto tokens = static_cast<double>(counted);
-  const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens) * lossScale();
+  const double perToken = factor(Purpose::GradientPerToken, 1 / tokens) * lossScale();
   store_.beginStep(local, options_.rounds);
   context_.tensor.counters = context_.experts.counters = {};
   beginRouters(loader.globalBatch());
@@ -68,13 +68,13 @@ double Engine::gradients(Loader& loader, int64_t step) {
                        return loader.next(step, {round * groups_ + first + m % local, all});
                      },
                  .perToken = perToken});
-  return wholeLoss(store_.finishLoss()) * factor(MutationPoint::LossPerToken, 1 / tokens);
+  return wholeLoss(store_.finishLoss()) * factor(Purpose::LossPerToken, 1 / tokens);
 }
 
 /// Of the last stage's ranks, each of which has a part of the tokens; the others have none.
 double Engine::wholeLoss(double part) {
   if (MeshCommunicator* parts = mesh_.communicator(kTokenAxes | AxisSet{Axis::Pipeline}))
-    parts->allReduce(MutationPoint::PartLoss,
+    parts->allReduce(Purpose::PartLoss,
                      {.send = &part, .recv = &part, .count = 1, .type = DType::Float64});
   return part;
 }
@@ -85,7 +85,7 @@ double RouterReport::dropped() const {
 
 /// What the loss is multiplied by before backward.
 double Engine::lossScale() const {
-  return scale_ ? factor(MutationPoint::LossScale, scale_->value()) : 1;
+  return scale_ ? factor(Purpose::LossScale, scale_->value()) : 1;
 }
 
 void Engine::beginRouters(int64_t sequences) {
@@ -93,8 +93,7 @@ void Engine::beginRouters(int64_t sequences) {
   context_.experts.tally = {.loads = std::vector<double>(model_.expertCount())};
   if (model_.expertCount() == 0) return;
   context_.experts.perSequence =
-      factor(MutationPoint::RouterGradientPerSequence, 1 / static_cast<double>(sequences)) *
-      lossScale();
+      factor(Purpose::RouterGradientPerSequence, 1 / static_cast<double>(sequences)) * lossScale();
 }
 
 /// Of ranks that see other tokens or have other blocks; those of tensor parallelism did the same.
@@ -105,10 +104,10 @@ RouterReport Engine::wholeTally() {
   all.insert(all.end(), own.loads.begin(), own.loads.end());
   if (MeshCommunicator* parts = mesh_.communicator(batch_ | AxisSet{Axis::Context, Axis::Pipeline}))
     parts->allReduce(
-        MutationPoint::RouterTallies,
+        Purpose::RouterTallies,
         {.send = all.data(), .recv = all.data(), .count = all.size(), .type = DType::Float64});
   const auto mean = [&](double sum) {
-    return sum * factor(MutationPoint::RouterTallyPerSequence, 1 / static_cast<double>(sequences_));
+    return sum * factor(Purpose::RouterTallyPerSequence, 1 / static_cast<double>(sequences_));
   };
   return {.balance = mean(all[0]),
           .z = mean(all[1]),
@@ -183,10 +182,10 @@ std::optional<double> Engine::evaluate(Windows& windows, int64_t sequences,
   auto limbs = sum.limbs();
   if (MeshCommunicator* group = mesh_.communicator(batch_ | AxisSet{Axis::Context, Axis::Pipeline}))
     group->allReduce(
-        MutationPoint::ValidationSum,
+        Purpose::ValidationSum,
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
   const auto tokens = static_cast<double>(windows.countedTokens());
-  return ExactSum::fromLimbs(limbs).value() * factor(MutationPoint::ValidationPerToken, 1 / tokens);
+  return ExactSum::fromLimbs(limbs).value() * factor(Purpose::ValidationPerToken, 1 / tokens);
 }
 
 Tensor Engine::logits(const Tensor& tokenIds) {
@@ -227,20 +226,20 @@ Tensor Engine::wholeLogits(const Tensor& part, const Shape& tokens) {
   const Shape shape{tokens[0], tokens[1], model_.vocabulary()};
   Tensor whole;
   if (pipeline_.hasLastStage()) {
-    const Tensor rows = redistribute(MutationPoint::LogitGather, mesh_,
-                                     withoutGaps(kernels_, part, pipeline_.memory()),
-                                     {own[0], own[1], shape[2]}, {}, pipeline_.memory());
-    whole = context_.sequences.whole(MutationPoint::PositionLogits, kernels_, rows, shape[1],
+    const Tensor rows =
+        redistribute(Purpose::LogitGather, mesh_, withoutGaps(kernels_, part, pipeline_.memory()),
+                     {own[0], own[1], shape[2]}, {}, pipeline_.memory());
+    whole = context_.sequences.whole(Purpose::PositionLogits, kernels_, rows, shape[1],
                                      pipeline_.memory());
   } else {
     whole = pipeline_.memory().allocate(options_.types.weights, shape);
     kernels_.fillZero(whole);
   }
   if (MeshCommunicator* stages = mesh_.communicator({Axis::Pipeline}))
-    stages->allReduce(MutationPoint::StageLogits, {.send = whole.data,
-                                                   .recv = whole.data,
-                                                   .count = static_cast<size_t>(whole.count()),
-                                                   .type = whole.type});
+    stages->allReduce(Purpose::StageLogits, {.send = whole.data,
+                                             .recv = whole.data,
+                                             .count = static_cast<size_t>(whole.count()),
+                                             .type = whole.type});
   return whole;
 }
 

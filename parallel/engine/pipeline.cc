@@ -66,13 +66,13 @@ bool Pipeline::nextIsHere(int chunk, int step) const {
 }
 
 Message Pipeline::outputMessage(bool send, int peer, const Tensor& data) const {
-  constexpr MutationPoint point = MutationPoint::StageOutput;
-  return send ? Message::to(peer, point, data) : Message::from(peer, point, data);
+  constexpr Purpose purpose = Purpose::StageOutput;
+  return send ? Message::to(peer, purpose, data) : Message::from(peer, purpose, data);
 }
 
 Message Pipeline::gradientMessage(bool send, int peer, const Tensor& data) const {
-  constexpr MutationPoint point = MutationPoint::StageGradient;
-  return send ? Message::to(peer, point, data) : Message::from(peer, point, data);
+  constexpr Purpose purpose = Purpose::StageGradient;
+  return send ? Message::to(peer, purpose, data) : Message::from(peer, purpose, data);
 }
 
 void Pipeline::run(const Step& step) {

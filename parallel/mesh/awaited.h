@@ -1,13 +1,12 @@
 #pragma once
 
 // Awaited: for whom a rank waits, by what they do together. Metrics, traces and compare_strategies
-// split time so, and all of them take what Trace has counted.
+// split time so, and all of them take what Trace has counted. The table of purposes (purpose.h)
+// says for whom each exchange waits.
 
 #include <array>
 #include <cstdint>
 #include <numeric>
-
-#include "parallel/mesh/mutation.h"
 
 namespace tutti::parallel {
 
@@ -22,8 +21,6 @@ enum class Awaited : uint8_t {
 inline constexpr std::array kAwaited{Awaited::Pipeline, Awaited::Data,    Awaited::Tensor,
                                      Awaited::Context,  Awaited::Experts, Awaited::All};
 const char* toString(Awaited awaited);  ///< "pipeline", "data", ...
-/// For whom a call with that point waits.
-Awaited awaitedAt(MutationPoint point);
 
 /// Seconds, by for whom.
 struct Waited {

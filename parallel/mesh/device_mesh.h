@@ -87,8 +87,7 @@ class DeviceMesh {
   /// of this host where possible. With a single rank it is ordinary memory. Like communicator() it
   /// is collective over those ranks when it is the first to ask for them.
   Memory allocate(AxisSet axes, size_t bytes);
-  /// The same for numbers of the host (MutationPointFacts::ofHost); alone it need not be
-  /// collective.
+  /// The same for numbers of the host (isOfHost()); alone it need not be collective.
   Memory allocateOnHost(AxisSet axes, size_t bytes);
 
   /// What this rank's thread waits for and does; its communicators and those who use them say so.

@@ -25,7 +25,7 @@ struct Need {
 };
 
 std::string describe(const IssuedCall& call) {
-  return message(toString(call.point), " over ", call.axes.describe());
+  return message(toString(call.purpose), " over ", call.axes.describe());
 }
 
 class Walk {
@@ -77,7 +77,7 @@ class Walk {
       need(peer, own, {call.axes, rank, !m.sends});
       mine.lines[own].push_back(index);
     }
-    if (call.form == PointForm::Exchange) return;
+    if (call.form == PurposeForm::Exchange) return;
     const Line own{call.axes};
     for (const int peer : ranks)
       if (peer != rank) need(peer, own, own);
@@ -96,7 +96,7 @@ class Walk {
   /// Both are of the same purpose, too.
   bool same(int rank, const Need& need) {
     return need.line.peer >= 0 ||
-           byRank_[static_cast<size_t>(need.rank)][*other(need)].point == current(rank).point;
+           byRank_[static_cast<size_t>(need.rank)][*other(need)].purpose == current(rank).purpose;
   }
   const IssuedCall& current(int rank) { return byRank_[static_cast<size_t>(rank)][of(rank).at]; }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/mesh/mutation.h"
+#include "parallel/mesh/purpose.h"
 #include "parallel/sharding/mesh_shape.h"
 
 namespace tutti::parallel {
@@ -25,9 +25,9 @@ struct IssuedMessage {
 
 /// A call as its rank issued it.
 struct IssuedCall {
-  AxisSet axes;           ///< of the ranks of its communicator
-  MutationPoint point{};  ///< of an exchange the first message's
-  PointForm form = PointForm::Exchange;
+  AxisSet axes;       ///< of the ranks of its communicator
+  Purpose purpose{};  ///< of an exchange the first message's
+  PurposeForm form = PurposeForm::Exchange;
   std::vector<IssuedMessage> messages;  ///< of an exchange; they match in order between two ranks
   bool operator==(const IssuedCall&) const = default;
 };

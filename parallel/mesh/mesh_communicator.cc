@@ -1,12 +1,11 @@
 #include "parallel/mesh/mesh_communicator.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <vector>
 
+#include "parallel/mesh/exchange_observer.h"
 #include "parallel/tensor/arena.h"
 #include "parallel/tensor/check.h"
 
@@ -15,17 +14,6 @@ namespace tutti::parallel {
 /// Elements of a buffer.
 struct MeshCommunicator::Block {
   size_t begin = 0, count = 0;
-};
-
-/// What a call gives this rank, and which elements of that would be there without the others: those
-/// of the block `own` of what it sends.
-struct MeshCommunicator::Outcome {
-  DataType type;
-  const void* send;
-  void* recv;
-  size_t count;  // of recv
-  Block own;
-  size_t ownBegin;  // in recv
 };
 
 namespace {
@@ -38,65 +26,16 @@ void requireNoGaps(std::span<const size_t> offsets) {
   require(offsets.empty(), "blocks lie one after the other: no offsets are taken");
 }
 
-const char* spanName(PointForm form) {
+const char* spanName(PurposeForm form) {
   switch (form) {
-    case PointForm::AllReduce: return "all_reduce";
-    case PointForm::ReduceScatter: return "reduce_scatter";
-    case PointForm::ReduceScatterV: return "reduce_scatter_v";
-    case PointForm::AllGather: return "all_gather";
-    case PointForm::AllGatherV: return "all_gather_v";
-    case PointForm::AllToAll: return "all_to_all";
-    case PointForm::AllToAllV: return "all_to_all_v";
+    case PurposeForm::AllReduce: return "all_reduce";
+    case PurposeForm::ReduceScatter: return "reduce_scatter";
+    case PurposeForm::ReduceScatterV: return "reduce_scatter_v";
+    case PurposeForm::AllGather: return "all_gather";
+    case PurposeForm::AllGatherV: return "all_gather_v";
+    case PurposeForm::AllToAll: return "all_to_all";
+    case PurposeForm::AllToAllV: return "all_to_all_v";
     default: return "send and receive";
-  }
-}
-
-/// Until what is on the stream, if there is one, has ended.
-void waitFor(StreamRef stream) {
-  if (!stream) return;
-  Event reached(stream.device());
-  reached.record(stream);
-  reached.synchronize();
-}
-
-/// Of a call's buffers, which the stream of a GPU says are there, from the host or to it.
-void move(void* to, const void* from, size_t bytes, StreamRef stream) {
-  if (bytes == 0) return;
-  if (!stream.isCuda()) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  copy({to, from, bytes}, stream);
-  waitFor(stream);
-}
-
-template <class T>
-void doubleElements(void* data, size_t count) {
-  std::for_each_n(static_cast<T*>(data), count, [](T& element) { element += element; });
-}
-
-void doubleElements(DataType type, void* data, size_t count) {
-  switch (type) {
-    case DataType::Float64: return doubleElements<double>(data, count);
-    case DataType::Float32: return doubleElements<float>(data, count);
-    case DataType::Int32: return doubleElements<int32_t>(data, count);
-    case DataType::BFloat16:
-      std::for_each_n(static_cast<uint16_t*>(data), count, [](uint16_t& element) {
-        const float wide = std::bit_cast<float>(uint32_t{element} << 16);
-        element = static_cast<uint16_t>(std::bit_cast<uint32_t>(wide + wide) >> 16);  // exact
-      });
-      return;
-    case DataType::Float16:
-      std::for_each_n(static_cast<uint16_t*>(data), count, [](uint16_t& element) {
-        const uint16_t sign = element & 0x8000, size = element & 0x7fff;
-        const bool exponent = size >= 0x400;  // else its bits are a multiple of the least
-        const int doubled = size >= 0x7c00 ? size
-                            : exponent ? std::min(size + 0x400, size >= 0x7800 ? 0x7c00 : 0x7fff)
-                                       : size * 2;
-        element = static_cast<uint16_t>(sign | doubled);
-      });
-      return;
-    default: fail(ErrorCode::Internal, "a point that gives ", toString(type), " was to be doubled");
   }
 }
 
@@ -130,110 +69,90 @@ MeshCommunicator::Block MeshCommunicator::blockOf(std::span<const size_t> counts
 }
 
 /// On which a call with `stream` runs.
-StreamRef MeshCommunicator::streamOf(MutationPoint point, StreamRef stream) {
-  if (!compute_ || isOfHost(point)) return stream;
+StreamRef MeshCommunicator::streamOf(Purpose purpose, StreamRef stream) {
+  if (!compute_ || isOfHost(purpose)) return stream;
   if (!stream) return *compute_;
   begun_->record(*compute_);
   begun_->wait(stream);
   return stream;
 }
 
-/// Makes `call`, or what a mutation of `point` wants instead. Other ranks do the same.
+/// Makes `call`, unless an observer leaves it out. Other ranks do the same.
 template <class Call>
-void MeshCommunicator::perform(MutationPoint point, PointForm form, StreamRef stream,
-                               const Outcome& outcome, const Call& call) {
-  note(point, form);
+void MeshCommunicator::perform(Purpose purpose, PurposeForm form, StreamRef stream,
+                               const ExchangeOutcome& outcome, const Call& call) {
+  note(purpose, form);
   if (!ranks_) return;
-  const StreamRef on = streamOf(point, stream);
+  const StreamRef on = streamOf(purpose, stream);
   std::optional<Trace::Wait> wait;
-  if (trace_ != nullptr && !on) wait.emplace(*trace_, spanName(form), awaitedAt(point));
-  const std::optional<Change> mutation = passMutationPoint(point, form);
-  if (mutation != Change::Drop) call(on);
-  if (!mutation) return;
-  waitFor(on);
-  makeChange(*mutation, outcome, on);
+  if (trace_ != nullptr && !on)
+    wait.emplace(*trace_, spanName(form), rowOf(purpose).awaited.value());
+  ExchangeObserver* const observer = exchangeObserver();
+  if (observer == nullptr || observer->before(purpose, form)) call(on);
+  if (observer != nullptr) observer->after(purpose, outcome, on);
 }
 
-/// Dropped, what comes from others is zero.
-void MeshCommunicator::makeChange(Change change, const Outcome& outcome, StreamRef stream) {
-  if (outcome.count == 0) return;
-  const size_t size = sizeOf(outcome.type);
-  std::vector<std::byte> result(outcome.count * size);
-  if (change == Change::Double) {
-    move(result.data(), outcome.recv, result.size(), stream);
-    doubleElements(outcome.type, result.data(), outcome.count);
-  } else {
-    move(result.data() + outcome.ownBegin * size,
-         static_cast<const std::byte*>(outcome.send) + outcome.own.begin * size,
-         outcome.own.count * size, stream);
-  }
-  move(outcome.recv, result.data(), result.size(), stream);
-}
-
-void MeshCommunicator::allReduce(MutationPoint point, const AllReduceArgs& args, StreamRef stream) {
+void MeshCommunicator::allReduce(Purpose purpose, const AllReduceArgs& args, StreamRef stream) {
   counters_.allReduce.add(args.count * sizeOf(args.type));
-  perform(point, PointForm::AllReduce, stream,
-          {args.type, args.send, args.recv, args.count, {0, args.count}, 0},
+  perform(purpose, PurposeForm::AllReduce, stream,
+          {args.type, args.send, args.recv, args.count, 0, args.count, 0},
           [&](StreamRef on) { ranks_->allReduce(args, on); });
 }
 
-void MeshCommunicator::reduceScatter(MutationPoint point, const ReduceScatterArgs& args,
+void MeshCommunicator::reduceScatter(Purpose purpose, const ReduceScatterArgs& args,
                                      StreamRef stream) {
   counters_.reduceScatter.add(bytesOfAll(args.count, args.type));
-  perform(point, PointForm::ReduceScatter, stream,
-          {args.type, args.send, args.recv, args.count, blockOf(args.count), 0},
+  const Block own = blockOf(args.count);
+  perform(purpose, PurposeForm::ReduceScatter, stream,
+          {args.type, args.send, args.recv, args.count, own.begin, own.count, 0},
           [&](StreamRef on) { ranks_->reduceScatter(args, on); });
 }
 
-void MeshCommunicator::reduceScatterV(MutationPoint point, const ReduceScatterVArgs& args,
+void MeshCommunicator::reduceScatterV(Purpose purpose, const ReduceScatterVArgs& args,
                                       StreamRef stream) {
   requireNoGaps(args.offsets);
   counters_.reduceScatter.add(sum(args.counts) * sizeOf(args.type));
   const Block own = blockOf(args.counts);
-  perform(point, PointForm::ReduceScatterV, stream,
-          {args.type, args.send, args.recv, own.count, own, 0},
+  perform(purpose, PurposeForm::ReduceScatterV, stream,
+          {args.type, args.send, args.recv, own.count, own.begin, own.count, 0},
           [&](StreamRef on) { ranks_->reduceScatterV(args, on); });
 }
 
-void MeshCommunicator::allGather(MutationPoint point, const AllGatherArgs& args, StreamRef stream) {
+void MeshCommunicator::allGather(Purpose purpose, const AllGatherArgs& args, StreamRef stream) {
   counters_.allGather.add(bytesOfAll(args.count, args.type));
   const Block own = blockOf(args.count);
-  perform(point, PointForm::AllGather, stream,
-          {args.type,
-           args.send,
-           args.recv,
-           args.count * static_cast<size_t>(size_),
-           {0, own.count},
+  perform(purpose, PurposeForm::AllGather, stream,
+          {args.type, args.send, args.recv, args.count * static_cast<size_t>(size_), 0, own.count,
            own.begin},
           [&](StreamRef on) { ranks_->allGather(args, on); });
 }
 
-void MeshCommunicator::allGatherV(MutationPoint point, const AllGatherVArgs& args,
-                                  StreamRef stream) {
+void MeshCommunicator::allGatherV(Purpose purpose, const AllGatherVArgs& args, StreamRef stream) {
   requireNoGaps(args.offsets);
   counters_.allGather.add(sum(args.counts) * sizeOf(args.type));
   const Block own = blockOf(args.counts);
-  perform(point, PointForm::AllGatherV, stream,
-          {args.type, args.send, args.recv, sum(args.counts), {0, own.count}, own.begin},
+  perform(purpose, PurposeForm::AllGatherV, stream,
+          {args.type, args.send, args.recv, sum(args.counts), 0, own.count, own.begin},
           [&](StreamRef on) { ranks_->allGatherV(args, on); });
 }
 
-void MeshCommunicator::allToAll(MutationPoint point, const AllToAllArgs& args, StreamRef stream) {
+void MeshCommunicator::allToAll(Purpose purpose, const AllToAllArgs& args, StreamRef stream) {
   counters_.allToAll.add(bytesOfAll(args.count, args.type));
   const Block own = blockOf(args.count);
-  perform(
-      point, PointForm::AllToAll, stream,
-      {args.type, args.send, args.recv, args.count * static_cast<size_t>(size_), own, own.begin},
-      [&](StreamRef on) { ranks_->allToAll(args, on); });
+  perform(purpose, PurposeForm::AllToAll, stream,
+          {args.type, args.send, args.recv, args.count * static_cast<size_t>(size_), own.begin,
+           own.count, own.begin},
+          [&](StreamRef on) { ranks_->allToAll(args, on); });
 }
 
-void MeshCommunicator::allToAllV(MutationPoint point, const AllToAllVArgs& args, StreamRef stream) {
+void MeshCommunicator::allToAllV(Purpose purpose, const AllToAllVArgs& args, StreamRef stream) {
   requireNoGaps(args.sendOffsets);
   requireNoGaps(args.recvOffsets);
   const size_t received = sum(args.recvCounts);
+  const Block own = blockOf(args.sendCounts);
   counters_.allToAll.add(std::max(sum(args.sendCounts), received) * sizeOf(args.type));
-  perform(point, PointForm::AllToAllV, stream,
-          {args.type, args.send, args.recv, received, blockOf(args.sendCounts),
+  perform(purpose, PurposeForm::AllToAllV, stream,
+          {args.type, args.send, args.recv, received, own.begin, own.count,
            blockOf(args.recvCounts).begin},
           [&](StreamRef on) { ranks_->allToAllV(args, on); });
 }
@@ -241,19 +160,22 @@ void MeshCommunicator::allToAllV(MutationPoint point, const AllToAllVArgs& args,
 void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef stream) {
   for (const Message& message : messages)
     if (message.sends) counters_.sent.add(message.data.bytes());
-  if (!messages.empty()) note(messages[0].point, PointForm::Exchange, messages);
+  if (!messages.empty()) note(messages[0].purpose, PurposeForm::Exchange, messages);
   if (!ranks_ || messages.empty()) return;
-  const StreamRef on = streamOf(messages[0].point, stream);
+  const StreamRef on = streamOf(messages[0].purpose, stream);
   std::optional<Trace::Wait> wait;
   if (trace_ != nullptr && !on)
-    wait.emplace(*trace_, spanName(PointForm::Exchange), awaitedAt(messages[0].point));
-  std::map<MutationPoint, std::optional<Change>> changes;  // a pass for each purpose
-  for (const Message& m : messages)
-    if (!changes.contains(m.point))
-      changes[m.point] = passMutationPoint(m.point, PointForm::Exchange);
+    wait.emplace(*trace_, spanName(PurposeForm::Exchange),
+                 rowOf(messages[0].purpose).awaited.value());
+  ExchangeObserver* const observer = exchangeObserver();
+  std::map<Purpose, bool> made;  // of an observer, who is asked once for each purpose
+  if (observer != nullptr)
+    for (const Message& m : messages)
+      if (!made.contains(m.purpose))
+        made[m.purpose] = observer->before(m.purpose, PurposeForm::Exchange);
   Group group;
   for (const Message& m : messages) {
-    if (changes[m.point] == Change::Drop) continue;
+    if (observer != nullptr && !made[m.purpose]) continue;
     const auto count = static_cast<size_t>(m.data.count());
     if (m.sends)
       ranks_->send({m.data.data, count, m.data.type, m.peer}, on);
@@ -261,11 +183,11 @@ void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef str
       ranks_->receive({m.data.data, count, m.data.type, m.peer}, on);
   }
   group.end();
+  if (observer == nullptr) return;
   for (const Message& m : messages) {
-    if (m.sends || !changes[m.point]) continue;
-    waitFor(on);
+    if (m.sends) continue;
     const auto count = static_cast<size_t>(m.data.count());
-    makeChange(*changes[m.point], {m.data.type, nullptr, m.data.data, count, {0, 0}, 0}, on);
+    observer->after(m.purpose, {m.data.type, nullptr, m.data.data, count, 0, 0, 0}, on);
   }
 }
 
@@ -274,10 +196,9 @@ void MeshCommunicator::record(std::shared_ptr<IssueOrder> calls, AxisSet axes) {
   axes_ = axes;
 }
 
-void MeshCommunicator::note(MutationPoint point, PointForm form,
-                            std::span<const Message> messages) {
+void MeshCommunicator::note(Purpose purpose, PurposeForm form, std::span<const Message> messages) {
   if (!calls_) return;
-  IssuedCall call{.axes = axes_, .point = point, .form = form, .messages = {}};
+  IssuedCall call{.axes = axes_, .purpose = purpose, .form = form, .messages = {}};
   for (const Message& m : messages) call.messages.push_back({m.peer, m.sends});
   calls_->push_back(std::move(call));
 }

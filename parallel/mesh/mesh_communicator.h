@@ -1,14 +1,13 @@
 #pragma once
 
 // MeshCommunicator: the ranks along some axes of the mesh, the collectives among them, and how many
-// there were. Each call says what it is for, so that tests can break one purpose at a time
-// (mutation.h). In a dry run, which has one rank of many, it is without a Communicator: collectives
-// are counted, return at once and touch no buffer.
+// there were. Each call says what it is for (purpose.h). In a dry run, which has one rank of many,
+// it is without a Communicator: collectives are counted, return at once and touch no buffer.
 //
 // On a GPU a call on tensors runs there, behind what the rank's stream has to compute by then: on
 // that stream, and what is computed next has its results; or on a stream of its own beside that.
-// The calling thread waits for neither. Calls on numbers of the host (MutationPointFacts::ofHost)
-// are as on the host.
+// The calling thread waits for neither. Calls on numbers of the host (isOfHost()) are as on the
+// host.
 
 #include <cstddef>
 #include <memory>
@@ -21,6 +20,8 @@
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
+
+struct ExchangeOutcome;
 
 /// Calls of one kind of collective, and the bytes of their larger side on this rank.
 struct CollectiveCount {
@@ -50,18 +51,18 @@ struct CollectiveCounters {
 class Message {
  public:
   /// `data` is contiguous.
-  static Message to(int peer, MutationPoint point, const Tensor& data) {
-    return {point, peer, data, true};
+  static Message to(int peer, Purpose purpose, const Tensor& data) {
+    return {purpose, peer, data, true};
   }
-  static Message from(int peer, MutationPoint point, const Tensor& data) {
-    return {point, peer, data, false};
+  static Message from(int peer, Purpose purpose, const Tensor& data) {
+    return {purpose, peer, data, false};
   }
 
  private:
   friend class MeshCommunicator;
-  Message(MutationPoint what, int with, const Tensor& of, bool sent)
-      : point(what), peer(with), data(of), sends(sent) {}
-  MutationPoint point;
+  Message(Purpose what, int with, const Tensor& of, bool sent)
+      : purpose(what), peer(with), data(of), sends(sent) {}
+  Purpose purpose;
   int peer;
   Tensor data;
   bool sends;
@@ -80,17 +81,17 @@ class MeshCommunicator {
   bool deterministic() const { return !ranks_ || ranks_->deterministic(); }
 
   // As Communicator's, whose errors they have; blocks of several sizes lie one after the other, and
-  // offsets are refused (InvalidArgument). A call that a mutation changes waits for the stream.
-  void allReduce(MutationPoint point, const AllReduceArgs& args, StreamRef stream = {});
-  void reduceScatter(MutationPoint point, const ReduceScatterArgs& args, StreamRef stream = {});
-  void reduceScatterV(MutationPoint point, const ReduceScatterVArgs& args, StreamRef stream = {});
-  void allGather(MutationPoint point, const AllGatherArgs& args, StreamRef stream = {});
-  void allGatherV(MutationPoint point, const AllGatherVArgs& args, StreamRef stream = {});
-  void allToAll(MutationPoint point, const AllToAllArgs& args, StreamRef stream = {});
-  void allToAllV(MutationPoint point, const AllToAllVArgs& args, StreamRef stream = {});
+  // offsets are refused (InvalidArgument).
+  void allReduce(Purpose purpose, const AllReduceArgs& args, StreamRef stream = {});
+  void reduceScatter(Purpose purpose, const ReduceScatterArgs& args, StreamRef stream = {});
+  void reduceScatterV(Purpose purpose, const ReduceScatterVArgs& args, StreamRef stream = {});
+  void allGather(Purpose purpose, const AllGatherArgs& args, StreamRef stream = {});
+  void allGatherV(Purpose purpose, const AllGatherVArgs& args, StreamRef stream = {});
+  void allToAll(Purpose purpose, const AllToAllArgs& args, StreamRef stream = {});
+  void allToAllV(Purpose purpose, const AllToAllVArgs& args, StreamRef stream = {});
   /// All of the messages at the same time; between two ranks they match in order.
   void exchange(std::span<const Message> messages, StreamRef stream = {});
-  /// Moves nothing, and so has no point: what follows does not depend on it, only its time does.
+  /// Moves nothing, and so has no purpose: what follows does not depend on it, only its time does.
   void barrier();
 
   /// Waits of calls without a stream are told to `trace`, which must outlive this.
@@ -109,15 +110,13 @@ class MeshCommunicator {
 
  private:
   struct Block;
-  struct Outcome;
   size_t bytesOfAll(size_t count, DataType type) const;
   Block blockOf(size_t count) const;
   Block blockOf(std::span<const size_t> counts) const;
-  StreamRef streamOf(MutationPoint point, StreamRef stream);
-  static void makeChange(Change change, const Outcome& outcome, StreamRef stream);
-  void note(MutationPoint point, PointForm form, std::span<const Message> messages = {});
+  StreamRef streamOf(Purpose purpose, StreamRef stream);
+  void note(Purpose purpose, PurposeForm form, std::span<const Message> messages = {});
   template <class Call>
-  void perform(MutationPoint point, PointForm form, StreamRef stream, const Outcome& outcome,
+  void perform(Purpose purpose, PurposeForm form, StreamRef stream, const ExchangeOutcome& outcome,
                const Call& call);
 
   std::optional<Communicator> ranks_;

@@ -86,8 +86,8 @@ class Cut {
 /// Performs one step along an axis of several ranks.
 class StepRunner {
  public:
-  StepRunner(MutationPoint point, DeviceMesh& mesh, const Step& step, Arena& memory)
-      : point_(point),
+  StepRunner(Purpose purpose, DeviceMesh& mesh, const Step& step, Arena& memory)
+      : purpose_(purpose),
         group_(*mesh.communicator({step.axis})),
         step_(step),
         memory_(memory),
@@ -131,10 +131,10 @@ class StepRunner {
   }
 
   void allReduce(const Tensor& from, const Tensor& to) {
-    group_.allReduce(point_, {.send = from.data,
-                              .recv = to.data,
-                              .count = static_cast<size_t>(from.count()),
-                              .type = from.type});
+    group_.allReduce(purpose_, {.send = from.data,
+                                .recv = to.data,
+                                .count = static_cast<size_t>(from.count()),
+                                .type = from.type});
   }
 
   // Whether blocks are even is the same for all ranks of an axis, which share the other axes' cuts.
@@ -144,11 +144,11 @@ class StepRunner {
     const std::vector<size_t> counts = blocks.counts();
     const void* const send = packed(from, blocks);
     if (blocks.even())
-      group_.reduceScatter(point_,
+      group_.reduceScatter(purpose_,
                            {.send = send, .recv = to.data, .count = counts[0], .type = from.type});
     else
       group_.reduceScatterV(
-          point_,
+          purpose_,
           {.send = send, .recv = to.data, .counts = counts, .offsets = {}, .type = from.type});
   }
 
@@ -157,11 +157,11 @@ class StepRunner {
     const std::vector<size_t> counts = blocks.counts();
     void* const recv = landing(to, blocks);
     if (blocks.even())
-      group_.allGather(point_,
+      group_.allGather(purpose_,
                        {.send = from.data, .recv = recv, .count = counts[0], .type = from.type});
     else
       group_.allGatherV(
-          point_,
+          purpose_,
           {.send = from.data, .recv = recv, .counts = counts, .offsets = {}, .type = from.type});
     land(recv, blocks);
   }
@@ -172,20 +172,20 @@ class StepRunner {
     const void* const send = packed(from, sent);
     void* const recv = landing(to, received);
     if (sent.even() && received.even())
-      group_.allToAll(point_,
+      group_.allToAll(purpose_,
                       {.send = send, .recv = recv, .count = sendCounts[0], .type = from.type});
     else
-      group_.allToAllV(point_, {.send = send,
-                                .sendCounts = sendCounts,
-                                .sendOffsets = {},
-                                .recv = recv,
-                                .recvCounts = recvCounts,
-                                .recvOffsets = {},
-                                .type = from.type});
+      group_.allToAllV(purpose_, {.send = send,
+                                  .sendCounts = sendCounts,
+                                  .sendOffsets = {},
+                                  .recv = recv,
+                                  .recvCounts = recvCounts,
+                                  .recvOffsets = {},
+                                  .type = from.type});
     land(recv, received);
   }
 
-  const MutationPoint point_;
+  const Purpose purpose_;
   MeshCommunicator& group_;
   const Step& step_;
   Arena& memory_;
@@ -195,7 +195,7 @@ class StepRunner {
 
 }  // namespace
 
-Tensor redistribute(MutationPoint point, DeviceMesh& mesh, const Tensor& x, const Shape& global,
+Tensor redistribute(Purpose purpose, DeviceMesh& mesh, const Tensor& x, const Shape& global,
                     const Layout& to, Arena& memory) {
   const auto partBy = [&](const Layout& layout) {
     return localShape(global, layout, mesh.shape(), mesh.place());
@@ -211,7 +211,7 @@ Tensor redistribute(MutationPoint point, DeviceMesh& mesh, const Tensor& x, cons
     if (mesh.extent(step.axis) > 1) {
       const Tensor from = now;
       now = memory.allocate(x.type, partBy(step.after));
-      StepRunner(point, mesh, step, memory).run(from, now);
+      StepRunner(purpose, mesh, step, memory).run(from, now);
       if (moved) now = memory.retain(start, now);  // what lay between is not needed any more
       moved = true;
     }

@@ -16,8 +16,8 @@ namespace tutti::parallel {
 /// `to`, in `memory`; x itself where it lies so already, or where only axes of one rank lie
 /// otherwise. Summands are added as the communicator's AllReduce and ReduceScatter add. Throws
 /// InvalidArgument when x is not contiguous or has another shape than its part, and as
-/// redistribution() does; and what the communicator throws. `point` says what it is for.
-Tensor redistribute(MutationPoint point, DeviceMesh& mesh, const Tensor& x, const Shape& global,
+/// redistribution() does; and what the communicator throws. `purpose` says what it is for.
+Tensor redistribute(Purpose purpose, DeviceMesh& mesh, const Tensor& x, const Shape& global,
                     const Layout& to, Arena& memory);
 
 }  // namespace tutti::parallel

@@ -69,8 +69,8 @@ void ContextParallel::toBlocks(Kernels& kernels, const Tensor& all, const Tensor
   forPieces(blocks, all, [&](const Tensor& to, const Tensor& from) { kernels.copy(from, to); });
 }
 
-Tensor ContextParallel::whole(MutationPoint point, Kernels& kernels, const Tensor& x,
-                              int64_t length, Arena& memory) {
+Tensor ContextParallel::whole(Purpose purpose, Kernels& kernels, const Tensor& x, int64_t length,
+                              Arena& memory) {
   if (!cuts()) return x;
   const SequenceCut cut = cutOf(length);
   const int64_t batch = x.shape[0], width = x.shape[2];
@@ -81,7 +81,7 @@ Tensor ContextParallel::whole(MutationPoint point, Kernels& kernels, const Tenso
   for (int rank = 0; rank < ranks_; ++rank)
     counts.push_back(static_cast<size_t>(batch * cut.count(rank) * width));
   group_->allGatherV(
-      point,
+      purpose,
       {.send = x.data, .recv = blocks.data, .counts = counts, .offsets = {}, .type = x.type});
   fromBlocks(kernels, blocks, all);
   return all;

@@ -41,8 +41,7 @@ class ContextParallel {
   Tensor cut(Kernels& kernels, const Tensor& x, Arena& memory) const;
   /// All positions of x [batch, this rank's, width] of sequences of `length`, in their order: x
   /// itself, or gathered in `memory`. Collective.
-  Tensor whole(MutationPoint point, Kernels& kernels, const Tensor& x, int64_t length,
-               Arena& memory);
+  Tensor whole(Purpose purpose, Kernels& kernels, const Tensor& x, int64_t length, Arena& memory);
   /// int32: which positions of a sequence of `length` are this rank's, for kernels, valid until it
   /// is asked for another length. No data where all are.
   Tensor positions(int64_t length);

@@ -53,10 +53,10 @@ ExpertTraffic ExpertParallel::announce(std::span<const int64_t> loads, const Ten
   for (int side = 0; side < 2; ++side)
     for (const int64_t load : loads) both.push_back(static_cast<int32_t>(load));
   if (group_ != nullptr) {
-    group_->allToAll(MutationPoint::ExpertCounts, {.send = both.data(),
-                                                   .recv = both.data() + loads.size(),
-                                                   .count = here,
-                                                   .type = DType::Int32});
+    group_->allToAll(Purpose::ExpertCounts, {.send = both.data(),
+                                             .recv = both.data() + loads.size(),
+                                             .count = here,
+                                             .type = DType::Int32});
     counters.allToAll.add(loads.size() * sizeof(int32_t));
   }
   mesh_.upload(both.data(), counts);
@@ -114,22 +114,21 @@ void ExpertParallel::regroup(Kernels& kernels, const ExpertTraffic& traffic, con
     }
 }
 
-void ExpertParallel::send(MutationPoint point, const Tensor& rows, const std::vector<size_t>& to,
+void ExpertParallel::send(Purpose purpose, const Tensor& rows, const std::vector<size_t>& to,
                           const Tensor& result, const std::vector<size_t>& from) {
   const auto sent = times(to, rows.shape[1]), received = times(from, rows.shape[1]);
-  group_->allToAllV(point, {.send = rows.data,
-                            .sendCounts = sent,
-                            .sendOffsets = {},
-                            .recv = result.data,
-                            .recvCounts = received,
-                            .recvOffsets = {},
-                            .type = rows.type});
+  group_->allToAllV(purpose, {.send = rows.data,
+                              .sendCounts = sent,
+                              .sendOffsets = {},
+                              .recv = result.data,
+                              .recvCounts = received,
+                              .recvOffsets = {},
+                              .type = rows.type});
   counters.allToAll.add(std::max(rows.bytes(), result.bytes()));
 }
 
-Tensor ExpertParallel::toExperts(MutationPoint point, Kernels& kernels,
-                                 const ExpertTraffic& traffic, const Tensor& rows, Arena& memory,
-                                 Arena& scratch) {
+Tensor ExpertParallel::toExperts(Purpose purpose, Kernels& kernels, const ExpertTraffic& traffic,
+                                 const Tensor& rows, Arena& memory, Arena& scratch) {
   if (ranks_ == 1) return rows;
   const auto room = [&](Arena& arena) {
     return allocateRows(arena, rows.type, traffic.receivedRoom, traffic.receivedRows,
@@ -138,14 +137,13 @@ Tensor ExpertParallel::toExperts(MutationPoint point, Kernels& kernels,
   const Tensor result = room(memory);
   const ArenaScope scope(scratch);
   const Tensor arrived = room(scratch);
-  send(point, rows, traffic.sent, arrived, traffic.received);
+  send(purpose, rows, traffic.sent, arrived, traffic.received);
   regroup(kernels, traffic, arrived, result, false);
   return result;
 }
 
-Tensor ExpertParallel::fromExperts(MutationPoint point, Kernels& kernels,
-                                   const ExpertTraffic& traffic, const Tensor& rows, Arena& memory,
-                                   Arena& scratch) {
+Tensor ExpertParallel::fromExperts(Purpose purpose, Kernels& kernels, const ExpertTraffic& traffic,
+                                   const Tensor& rows, Arena& memory, Arena& scratch) {
   if (ranks_ == 1) return rows;
   const int64_t width = rows.shape[1];
   const Tensor result = allocateRows(memory, rows.type, traffic.sentRoom, traffic.sentRows, width);
@@ -153,7 +151,7 @@ Tensor ExpertParallel::fromExperts(MutationPoint point, Kernels& kernels,
   const Tensor leaving =
       allocateRows(scratch, rows.type, traffic.receivedRoom, traffic.receivedRows, width);
   regroup(kernels, traffic, leaving, rows, true);
-  send(point, leaving, traffic.received, result, traffic.sent);
+  send(purpose, leaving, traffic.received, result, traffic.sent);
   return result;
 }
 

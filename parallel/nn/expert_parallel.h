@@ -68,10 +68,10 @@ class ExpertParallel {
   /// Where rows are made that go to experts: with one rank they are there already.
   Arena& arenaOfSent(Arena& result, Arena& scratch) const { return ranks_ == 1 ? result : scratch; }
   /// Rows by expert, of all experts, to those of this rank's experts, in `memory`. Collective.
-  Tensor toExperts(MutationPoint point, Kernels& kernels, const ExpertTraffic& traffic,
+  Tensor toExperts(Purpose purpose, Kernels& kernels, const ExpertTraffic& traffic,
                    const Tensor& rows, Arena& memory, Arena& scratch);
   /// The way back. Collective.
-  Tensor fromExperts(MutationPoint point, Kernels& kernels, const ExpertTraffic& traffic,
+  Tensor fromExperts(Purpose purpose, Kernels& kernels, const ExpertTraffic& traffic,
                      const Tensor& rows, Arena& memory, Arena& scratch);
 
   double perSequence = 0;       ///< scale of the gradients of routers' losses: one over the global
@@ -81,7 +81,7 @@ class ExpertParallel {
 
  private:
   ExpertTraffic trafficOf(std::span<const int32_t> to, std::span<const int32_t> from) const;
-  void send(MutationPoint point, const Tensor& rows, const std::vector<size_t>& to,
+  void send(Purpose purpose, const Tensor& rows, const std::vector<size_t>& to,
             const Tensor& result, const std::vector<size_t>& from);
   void regroup(Kernels& kernels, const ExpertTraffic& traffic, const Tensor& byRank,
                const Tensor& byExpert, bool back) const;

@@ -27,7 +27,7 @@ int64_t expertCost(const ExpertsOptions& o) {
 
 Experts::Experts(const ExpertsOptions& o)
     : o_(o),
-      points_(o.points),
+      purposes_(o.purposes),
       router_{.name = o.name + ".router.weight",
               .global = {o.experts.count, o.width},
               .init = {Init::Normal, o.deviation},
@@ -106,8 +106,8 @@ std::vector<int64_t> Experts::place(ParallelContext& context, const Saved& saved
   std::vector<int64_t> loads(static_cast<size_t>(o_.experts.count));
   const Tensor own = context.scratch.allocate(DType::Int32, {saved.tokens[0], 2, o_.experts.count});
   context.kernels.countChoices({.chosen = kept.chosen, .choices = own, .early = early});
-  const Tensor all = context.sequences.whole(MutationPoint::ChoicesOfPieces, context.kernels, own,
-                                             pieces, context.scratch);
+  const Tensor all = context.sequences.whole(Purpose::ChoicesOfPieces, context.kernels, own, pieces,
+                                             context.scratch);
   if (ranks.cuts()) context.experts.counters.allGather.add(all.bytes());
   context.kernels.placeTokens({.chosen = kept.chosen,
                                .places = kept.places,
@@ -185,8 +185,8 @@ Tensor Experts::end(ParallelContext& context, const ExpertTraffic& traffic, Save
   if (o_.bias && context.tensor.rank() == 0)
     product.epilogue.bias = context.store.weight(down_.bias);
   multiply(context.kernels, traffic, product);
-  return context.experts.fromExperts(MutationPoint::ExpertResults, context.kernels, traffic,
-                                     results, saved.untilBackward, context.scratch);
+  return context.experts.fromExperts(Purpose::ExpertResults, context.kernels, traffic, results,
+                                     saved.untilBackward, context.scratch);
 }
 
 void Experts::keep(const Kept& k, Saved& saved) {
@@ -201,12 +201,13 @@ Tensor Experts::forward(ParallelContext& context, const Tensor& x, const Tensor&
   const int64_t tokens = saved.tokens.count();
   Kept kept{.x = x};
   const ArenaScope scope(scratch);
-  const Tensor all = context.tensor.allRows(points_.rows, x, tokens, o_.sequenceParallel, scratch);
+  const Tensor all =
+      context.tensor.allRows(purposes_.rows, x, tokens, o_.sequenceParallel, scratch);
   const ExpertTraffic traffic = route(context, all, saved, kept);
   const Tensor sent = allocateRows(context.experts.arenaOfSent(saved.untilWeights, scratch), x.type,
                                    traffic.sentRoom, traffic.sentRows, o_.width);
   context.kernels.spreadRows({.x = all, .places = kept.places, .weights = {}, .y = sent});
-  kept.rows = context.experts.toExperts(MutationPoint::ExpertTokens, context.kernels, traffic, sent,
+  kept.rows = context.experts.toExperts(Purpose::ExpertTokens, context.kernels, traffic, sent,
                                         saved.untilWeights, scratch);
   begin(context, traffic, saved, kept);
   kept.results = end(context, traffic, saved, kept.active);
@@ -216,7 +217,7 @@ Tensor Experts::forward(ParallelContext& context, const Tensor& x, const Tensor&
   context.kernels.combineRows(
       {.x = kept.results, .places = kept.places, .weights = kept.weights, .y = summands});
   const Tensor y =
-      context.tensor.addUp(points_.sum, summands, o_.sequenceParallel, saved.untilWeights);
+      context.tensor.addUp(purposes_.sum, summands, o_.sequenceParallel, saved.untilWeights);
   if (residual.data != nullptr) context.kernels.add(residual, y);
   return y;
 }

@@ -58,7 +58,7 @@ struct ExpertsOptions {
   bool bias = true;
   double deviation = 0.02, residualDeviation = 0.02;
   bool sequenceParallel = false;
-  const BranchPoints& points;  ///< a reference, so that nobody leaves it out
+  const BranchPurposes& purposes;  ///< a reference, so that nobody leaves it out
   ExpertOptions experts;
   int64_t number = 0;  ///< of this block among those that have experts
 };
@@ -112,7 +112,7 @@ class Experts final : public Branch {
   static Kept takeKept(Saved& saved);
 
   const ExpertsOptions o_;
-  const BranchPoints points_;
+  const BranchPurposes purposes_;
   Parameter router_;
   std::vector<Map> ups_;  // gate and up, or up
   Map down_;

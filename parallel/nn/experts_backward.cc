@@ -27,8 +27,8 @@ Tensor Experts::dLogits(ParallelContext& context, const Tensor& dy, const Kept& 
   const Tensor dots = context.scratch.allocate(kept.weights.type, kept.weights.shape);
   context.kernels.rowDots({.x = dy, .y = kept.results, .places = kept.places, .dots = dots});
   const RouterLosses losses = context.kernels.routerGradient(
-      {.dWeights = context.tensor.addUp(MutationPoint::ExpertWeightGradientSum, dots, false,
-                                        context.scratch),
+      {.dWeights =
+           context.tensor.addUp(Purpose::ExpertWeightGradientSum, dots, false, context.scratch),
        .probabilities = kept.probabilities,
        .logSumExp = kept.logSumExp,
        .chosen = kept.chosen,
@@ -68,7 +68,7 @@ Tensor Experts::backward(ParallelContext& context, const Tensor& dy, Saved& save
   const int64_t tokens = saved.tokens.count();
   const ArenaScope scope(scratch);
   const Tensor all =
-      context.tensor.allRows(points_.gradientRows, dy, tokens, o_.sequenceParallel, scratch);
+      context.tensor.allRows(purposes_.gradientRows, dy, tokens, o_.sequenceParallel, scratch);
   ExpertTraffic traffic =
       context.experts.recall(kept.counts, kept.results.shape[0], kept.rows.shape[0]);
   takeRoom(traffic, saved, context.experts.ranks());
@@ -77,7 +77,7 @@ Tensor Experts::backward(ParallelContext& context, const Tensor& dy, Saved& save
   const Tensor sent = allocateRows(context.experts.arenaOfSent(saved.untilWeights, scratch),
                                    dy.type, traffic.sentRoom, traffic.sentRows, o_.width);
   kernels.spreadRows({.x = all, .places = kept.places, .weights = kept.weights, .y = sent});
-  const Tensor dResults = context.experts.toExperts(MutationPoint::ExpertResultGradients, kernels,
+  const Tensor dResults = context.experts.toExperts(Purpose::ExpertResultGradients, kernels,
                                                     traffic, sent, saved.untilWeights, scratch);
   const Tensor dInnerRows = dInner(context, traffic, dResults, kept, saved);
   appendWork(kept, dResults, dInnerRows, dLogitRows, traffic.sentRows, saved);
@@ -100,18 +100,18 @@ Tensor Experts::dInput(ParallelContext& context, const ExpertTraffic& traffic,
               .weight = context.store.weight(ups_[static_cast<size_t>(m)].weight),
               .c = dRows,
               .back = true,
-              .beta = factor(MutationPoint::ExpertMapAccumulation, m == 0 ? 0 : 1, 0)});
-  const Tensor back = context.experts.fromExperts(
-      MutationPoint::ExpertTokenGradients, context.kernels, traffic, dRows, scratch, scratch);
+              .beta = factor(Purpose::ExpertMapAccumulation, m == 0 ? 0 : 1, 0)});
+  const Tensor back = context.experts.fromExperts(Purpose::ExpertTokenGradients, context.kernels,
+                                                  traffic, dRows, scratch, scratch);
   Arena& arena = context.tensor.arenaOfSummands(o_.sequenceParallel, saved.untilWeights, scratch);
   const Tensor summands = arena.allocate(back.type, {tokens, o_.width});
   context.kernels.combineRows({.x = back, .places = kept.places, .weights = {}, .y = summands});
-  const Tensor dx =
-      context.tensor.addUp(points_.gradientSum, summands, o_.sequenceParallel, saved.untilWeights);
+  const Tensor dx = context.tensor.addUp(purposes_.gradientSum, summands, o_.sequenceParallel,
+                                         saved.untilWeights);
   context.kernels.gemm({.a = ownRows(context, dLogitRows),
                         .b = context.store.weight(router_),
                         .c = dx,
-                        .beta = factor(MutationPoint::RouterAccumulation, 1, 0)});
+                        .beta = factor(Purpose::RouterAccumulation, 1, 0)});
   return dx;
 }
 

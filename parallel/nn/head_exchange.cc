@@ -60,8 +60,7 @@ std::vector<HeadExchange::Columns> HeadExchange::resultColumns(int64_t headWidth
 
 /// The blocks of all ranks, of one of the two sides as large as the others', and of the other as
 /// the ranks have positions.
-void HeadExchange::exchange(MutationPoint point, const Tensor& send, const Tensor& recv,
-                            bool toRows) {
+void HeadExchange::exchange(Purpose purpose, const Tensor& send, const Tensor& recv, bool toRows) {
   const Tensor& heads = toRows ? send : recv;
   const int64_t each = heads.shape[0] * heads.shape[2];  // of a position
   std::vector<size_t> equal, own;
@@ -69,16 +68,16 @@ void HeadExchange::exchange(MutationPoint point, const Tensor& send, const Tenso
     own.push_back(static_cast<size_t>(each * cut_.count(rank)));
     equal.push_back(static_cast<size_t>(each * cut_.count(context_.sequences.rank())));
   }
-  context_.sequences.group().allToAllV(point, {.send = send.data,
-                                               .sendCounts = toRows ? own : equal,
-                                               .sendOffsets = {},
-                                               .recv = recv.data,
-                                               .recvCounts = toRows ? equal : own,
-                                               .recvOffsets = {},
-                                               .type = send.type});
+  context_.sequences.group().allToAllV(purpose, {.send = send.data,
+                                                 .sendCounts = toRows ? own : equal,
+                                                 .sendOffsets = {},
+                                                 .recv = recv.data,
+                                                 .recvCounts = toRows ? equal : own,
+                                                 .recvOffsets = {},
+                                                 .type = send.type});
 }
 
-Tensor HeadExchange::toHeads(MutationPoint point, const Tensor& rows,
+Tensor HeadExchange::toHeads(Purpose purpose, const Tensor& rows,
                              const std::vector<Columns>& columns, Arena& memory) {
   const int64_t batch = rows.shape[0], own = rows.shape[1], width = widthOf(columns[0]);
   const Tensor heads = memory.allocate(rows.type, {batch, cut_.length, width});
@@ -89,13 +88,13 @@ Tensor HeadExchange::toHeads(MutationPoint point, const Tensor& rows,
     forColumns(rows, send.rows(rank, 1).view({batch, own, width}),
                columns[static_cast<size_t>(rank)],
                [&](const Tensor& from, const Tensor& to) { context_.kernels.copy(from, to); });
-  exchange(point, send, recv, false);
+  exchange(purpose, send, recv, false);
   context_.sequences.fromBlocks(context_.kernels, recv, heads);
   return heads;
 }
 
 /// Columns that several ranks have are added up.
-Tensor HeadExchange::toRows(MutationPoint point, const Tensor& heads,
+Tensor HeadExchange::toRows(Purpose purpose, const Tensor& heads,
                             const std::vector<Columns>& columns, Arena& memory) {
   const int64_t batch = heads.shape[0], own = cut_.count(context_.sequences.rank());
   int64_t end = 0;
@@ -107,7 +106,7 @@ Tensor HeadExchange::toRows(MutationPoint point, const Tensor& heads,
   const Tensor recv =
       context_.scratch.allocate(heads.type, {cut_.ranks, batch, own, heads.shape[2]});
   context_.sequences.toBlocks(context_.kernels, heads, send);
-  exchange(point, send, recv, true);
+  exchange(purpose, send, recv, true);
   for (int rank = 0; rank < cut_.ranks; ++rank) {
     const auto at = static_cast<size_t>(rank);
     size_t range = 0;
@@ -122,23 +121,21 @@ Tensor HeadExchange::toRows(MutationPoint point, const Tensor& heads,
 }
 
 Tensor HeadExchange::inputs(const Tensor& rows, Arena& memory) {
-  return toHeads(MutationPoint::HeadInputs, rows,
-                 inputColumns(rows.shape[2] / (heads_ + 2 * kvHeads_)), memory);
+  return toHeads(Purpose::HeadInputs, rows, inputColumns(rows.shape[2] / (heads_ + 2 * kvHeads_)),
+                 memory);
 }
 
 Tensor HeadExchange::inputGradients(const Tensor& heads, Arena& memory) {
-  return toRows(MutationPoint::HeadInputGradients, heads,
+  return toRows(Purpose::HeadInputGradients, heads,
                 inputColumns(heads.shape[2] / (this->heads() + 2 * kvHeads())), memory);
 }
 
 Tensor HeadExchange::results(const Tensor& heads, Arena& memory) {
-  return toRows(MutationPoint::HeadResults, heads, resultColumns(heads.shape[2] / this->heads()),
-                memory);
+  return toRows(Purpose::HeadResults, heads, resultColumns(heads.shape[2] / this->heads()), memory);
 }
 
 Tensor HeadExchange::resultGradients(const Tensor& rows, Arena& memory) {
-  return toHeads(MutationPoint::HeadResultGradients, rows, resultColumns(rows.shape[2] / heads_),
-                 memory);
+  return toHeads(Purpose::HeadResultGradients, rows, resultColumns(rows.shape[2] / heads_), memory);
 }
 
 }  // namespace tutti::parallel

@@ -46,11 +46,11 @@ class HeadExchange {
   using Columns = std::vector<Range>;  // of rows: what a rank has of queries, keys, values
   std::vector<Columns> inputColumns(int64_t headWidth) const;
   std::vector<Columns> resultColumns(int64_t headWidth) const;
-  Tensor toHeads(MutationPoint point, const Tensor& rows, const std::vector<Columns>& columns,
+  Tensor toHeads(Purpose purpose, const Tensor& rows, const std::vector<Columns>& columns,
                  Arena& memory);
-  Tensor toRows(MutationPoint point, const Tensor& heads, const std::vector<Columns>& columns,
+  Tensor toRows(Purpose purpose, const Tensor& heads, const std::vector<Columns>& columns,
                 Arena& memory);
-  void exchange(MutationPoint point, const Tensor& send, const Tensor& recv, bool toRows);
+  void exchange(Purpose purpose, const Tensor& send, const Tensor& recv, bool toRows);
 
   ParallelContext& context_;
   const int64_t heads_, kvHeads_;

@@ -132,7 +132,7 @@ Tensor LanguageModel::embed(ParallelContext& context, const Tensor& allIds, Save
        .firstId = firstToken(context),
        .vocabulary = vocabulary()});
   saved.push(tokenIds);
-  return context.tensor.addUp(MutationPoint::EmbeddingSum, summands, sequence_, saved.untilWeights);
+  return context.tensor.addUp(Purpose::EmbeddingSum, summands, sequence_, saved.untilWeights);
 }
 
 Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& saved) {
@@ -145,7 +145,7 @@ Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& sav
       x.type, {saved.tokens[0], lastAlone ? 1 : saved.tokens[1], weight.shape[0]});
   logits.layout = cutOverTensor(2);
   const ArenaScope scope(context.scratch);
-  const Tensor all = context.tensor.allRows(MutationPoint::HeadRows, normal, saved.tokens.count(),
+  const Tensor all = context.tensor.allRows(Purpose::HeadRows, normal, saved.tokens.count(),
                                             sequence_, context.scratch);
   context.kernels.gemm({.a = lastAlone ? all.rows(all.shape[0] - 1, 1) : all,
                         .b = weight,
@@ -166,16 +166,16 @@ Tensor LanguageModel::headBackward(ParallelContext& context, const Tensor& dLogi
   saved.work.push_back({[this, normal, dy](ParallelContext& c, int microBatch) {
     const GradientSlot output = c.store.gradient(outputMap(), microBatch);
     const ArenaScope gathered(c.scratch);
-    c.kernels.gemm({.a = dy,
-                    .b = c.tensor.allRows(MutationPoint::HeadRowsAgain, normal, dy.shape[0],
-                                          sequence_, c.scratch),
-                    .c = output.buffer,
-                    .transposeA = true,
-                    .beta = output.beta});
+    c.kernels.gemm(
+        {.a = dy,
+         .b = c.tensor.allRows(Purpose::HeadRowsAgain, normal, dy.shape[0], sequence_, c.scratch),
+         .c = output.buffer,
+         .transposeA = true,
+         .beta = output.beta});
   }});
   return finalNorm_->backward(
       context,
-      context.tensor.addUp(MutationPoint::HeadGradientSum, summands, sequence_, saved.untilWeights),
+      context.tensor.addUp(Purpose::HeadGradientSum, summands, sequence_, saved.untilWeights),
       saved);
 }
 
@@ -214,7 +214,7 @@ void LanguageModel::embedBackward(const Tensor& dx, Saved& saved) {
     const GradientSlot positions =
         learnedPositions_ ? c.store.gradient(positions_, microBatch) : GradientSlot{};
     const ArenaScope gathered(c.scratch);
-    const Tensor all = c.tensor.allRows(MutationPoint::EmbeddingGradientRows, dx, tokenIds.count(),
+    const Tensor all = c.tensor.allRows(Purpose::EmbeddingGradientRows, dx, tokenIds.count(),
                                         sequence_, c.scratch);
     c.kernels.embeddingWeights(
         {.tokenIds = tokenIds,

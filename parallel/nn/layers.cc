@@ -3,12 +3,12 @@
 namespace tutti::parallel {
 
 ColumnLinear::ColumnLinear(const ColumnLinearOptions& o)
-    : inputs_(o.inputs), hasBias_(o.bias), sequence_(o.sequenceParallel), points_(o.points) {
+    : inputs_(o.inputs), hasBias_(o.bias), sequence_(o.sequenceParallel), purposes_(o.purposes) {
   for (const ColumnLinearOptions::Map& map : o.maps) {
     Layout layout;
     if (o.owner < 0) layout.dims[0] = map.axes;
     const PartialGradient partial(o.owner < 0 ? kTensorAxes.without(layout.axes()) : AxisSet{},
-                                  MutationPoint::SharedHeadGradientSum);
+                                  Purpose::SharedHeadGradientSum);
     maps_.push_back({.weight = {.name = map.name + ".weight",
                                 .global = {map.outputs, o.inputs},
                                 .init = {Init::Normal, o.deviation},
@@ -37,7 +37,7 @@ Tensor ColumnLinear::forward(ParallelContext& context, const Tensor& x, Saved& s
   for (const Map& map : maps_) outputs += context.store.weight(map.weight).shape[0];
   const ArenaScope scope(context.scratch);
   const Tensor all =
-      context.tensor.allRows(points_.rows, x, saved.tokens.count(), sequence_, context.scratch);
+      context.tensor.allRows(purposes_.rows, x, saved.tokens.count(), sequence_, context.scratch);
   const Tensor y = saved.untilWeights.allocate(x.type, {all.shape[0], outputs});
   const int64_t ofLast = context.store.weight(maps_.back().weight).shape[0];
   const Tensor active = activation == Activation::None
@@ -73,12 +73,12 @@ Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved&
     context.kernels.gemm({.a = dy.part(1, begin, weight.shape[0]),
                           .b = weight,
                           .c = summands,
-                          .beta = factor(MutationPoint::MapAccumulation, begin == 0 ? 0 : 1, 0)});
+                          .beta = factor(Purpose::MapAccumulation, begin == 0 ? 0 : 1, 0)});
     begin += weight.shape[0];
   }
   saved.work.push_back({[this, x, dy](ParallelContext& c, int microBatch) {
     const ArenaScope gathered(c.scratch);
-    const Tensor all = c.tensor.allRows(points_.rowsAgain, x, dy.shape[0], sequence_, c.scratch);
+    const Tensor all = c.tensor.allRows(purposes_.rowsAgain, x, dy.shape[0], sequence_, c.scratch);
     int64_t from = 0;
     for (const Map& map : maps_) {
       const GradientSlot weight = c.store.gradient(map.weight, microBatch);
@@ -91,13 +91,13 @@ Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved&
       c.kernels.biasGradient(part, bias.buffer, bias.beta);
     }
   }});
-  return context.tensor.addUp(points_.gradientSum, summands, sequence_, saved.untilWeights);
+  return context.tensor.addUp(purposes_.gradientSum, summands, sequence_, saved.untilWeights);
 }
 
 RowLinear::RowLinear(const RowLinearOptions& o)
     : hasBias_(o.bias),
       sequence_(o.sequenceParallel),
-      points_(o.points),
+      purposes_(o.purposes),
       weight_{.name = o.name + ".weight",
               .global = {o.outputs, o.inputs},
               .init = {Init::Normal, o.deviation},
@@ -128,7 +128,7 @@ Tensor RowLinear::forward(ParallelContext& context, const Tensor& x, const Tenso
   context.kernels.gemm(product);
   saved.push(x);
   if (isWhole) return summands;
-  const Tensor y = context.tensor.addUp(points_.sum, summands, sequence_, saved.untilWeights);
+  const Tensor y = context.tensor.addUp(purposes_.sum, summands, sequence_, saved.untilWeights);
   if (hasBias_) context.kernels.addBias(bias, y);
   if (residual.data != nullptr) context.kernels.add(residual, y);
   return y;
@@ -139,7 +139,7 @@ Tensor RowLinear::backward(ParallelContext& context, const Tensor& dy, Saved& sa
   const Tensor x = saved.pop();
   const Tensor inner = activation == Activation::None ? Tensor{} : saved.pop();
   const Tensor all =
-      context.tensor.allRows(points_.gradientRows, dy, x.shape[0], sequence_, saved.untilWeights);
+      context.tensor.allRows(purposes_.gradientRows, dy, x.shape[0], sequence_, saved.untilWeights);
   const Tensor dx =
       saved.untilWeights.allocate(x.type, activation == Activation::None ? x.shape : inner.shape);
   context.kernels.gemm({.a = all,

@@ -18,7 +18,7 @@ struct ColumnLinearOptions {
     AxisList axes = {Axis::Tensor, Axis::Rep};
   };
   std::vector<Map> maps;
-  const BranchPoints& points;  ///< a reference, so that nobody leaves it out
+  const BranchPurposes& purposes;  ///< a reference, so that nobody leaves it out
   UnitId unit = 0;
   int64_t inputs = 0;
   double deviation = 0.02;  ///< of the weights' first values; biases start at zero
@@ -47,13 +47,13 @@ class ColumnLinear final : public Module {
   };
   const int64_t inputs_;
   const bool hasBias_, sequence_;
-  const BranchPoints points_;
+  const BranchPurposes purposes_;
   std::vector<Map> maps_;
 };
 
 struct RowLinearOptions {
   std::string name;
-  const BranchPoints& points;
+  const BranchPurposes& purposes;
   UnitId unit = 0;
   int64_t inputs = 0, outputs = 0;
   double deviation = 0.02;  ///< of the weight's first values; the bias starts at zero
@@ -92,7 +92,7 @@ class RowLinear final : public Branch {
 
  private:
   const bool hasBias_, sequence_;
-  const BranchPoints points_;
+  const BranchPurposes purposes_;
   Parameter weight_, bias_;
 };
 

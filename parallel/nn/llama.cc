@@ -57,7 +57,7 @@ ExpertsOptions expertsOf(const LlamaBlockOptions& o) {
           .deviation = o.deviation,
           .residualDeviation = o.residualDeviation,
           .sequenceParallel = o.sequenceParallel,
-          .points = kMlpPoints,
+          .purposes = kMlpPurposes,
           .experts = o.experts,
           .number = o.expertNumber};
 }
@@ -133,14 +133,14 @@ Tensor RotaryTable::table(Table& table, DType type, const DeviceMesh& mesh) {
 
 SwiGluMlp::SwiGluMlp(const LlamaBlockOptions& o)
     : gateUp_({.maps = {{o.name + ".mlp.gate", o.inner}, {o.name + ".mlp.up", o.inner}},
-               .points = kMlpPoints,
+               .purposes = kMlpPurposes,
                .unit = o.unit,
                .inputs = o.width,
                .deviation = o.deviation,
                .bias = false,
                .sequenceParallel = o.sequenceParallel}),
       down_({.name = o.name + ".mlp.down",
-             .points = kMlpPoints,
+             .purposes = kMlpPurposes,
              .unit = o.unit,
              .inputs = o.inner,
              .outputs = o.width,

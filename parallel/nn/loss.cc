@@ -33,7 +33,7 @@ double crossEntropy(ParallelContext& context, const LossArgs& args) {
                                      .statistics = own,
                                      .firstId = part.begin,
                                      .vocabulary = args.vocabulary});
-    const Tensor all = context.tensor.stack(MutationPoint::LossStatistics, own, context.scratch);
+    const Tensor all = context.tensor.stack(Purpose::LossStatistics, own, context.scratch);
     loss.statistics = all.view({all.shape[0], tokens, 3});
   }
   return context.kernels.crossEntropy(loss);

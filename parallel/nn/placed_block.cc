@@ -48,22 +48,22 @@ Tensor ParallelBlock::branchGradients(ParallelContext& context, const Tensor& dy
 }
 
 /// Over the ranks that the branches are placed on, and with what goes around them.
-Tensor ParallelBlock::addUp(ParallelContext& context, MutationPoint point, const Tensor& own,
+Tensor ParallelBlock::addUp(ParallelContext& context, Purpose purpose, const Tensor& own,
                             const Tensor& residual) const {
   // In place: no memory is needed for a sum that is not cut.
-  const Tensor sum = placed_ ? context.tensor.addUp(point, own, false, context.scratch) : own;
+  const Tensor sum = placed_ ? context.tensor.addUp(purpose, own, false, context.scratch) : own;
   context.kernels.add(residual, sum);
   return sum;
 }
 
 Tensor ParallelBlock::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor own = branches(context, x, saved);
-  return addUp(context, MutationPoint::BranchSum, own, x);
+  return addUp(context, Purpose::BranchSum, own, x);
 }
 
 Tensor ParallelBlock::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
   const Tensor own = branchGradients(context, dy, saved);
-  return addUp(context, MutationPoint::BranchGradientSum, own, dy);
+  return addUp(context, Purpose::BranchGradientSum, own, dy);
 }
 
 }  // namespace tutti::parallel

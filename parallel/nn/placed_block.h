@@ -39,7 +39,7 @@ class ParallelBlock final : public Module {
   Here here(const ParallelContext& context) const;
   Tensor branches(ParallelContext& context, const Tensor& x, Saved& saved);
   Tensor branchGradients(ParallelContext& context, const Tensor& dy, Saved& saved);
-  Tensor addUp(ParallelContext& context, MutationPoint point, const Tensor& own,
+  Tensor addUp(ParallelContext& context, Purpose purpose, const Tensor& own,
                const Tensor& residual) const;
 
   Block::Parts parts_;

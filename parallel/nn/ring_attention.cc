@@ -126,9 +126,9 @@ class Forward {
   Tensor here(int step) const { return ring_.in(memory_[static_cast<size_t>(step % 2)], step); }
 
   void pass(int step) {
-    constexpr MutationPoint point = MutationPoint::RingKeysValues;
-    ring_.begin(std::array{Message::to(ring_.next, point, here(step)),
-                           Message::from(ring_.previous, point, here(step + 1))});
+    constexpr Purpose purpose = Purpose::RingKeysValues;
+    ring_.begin(std::array{Message::to(ring_.next, purpose, here(step)),
+                           Message::from(ring_.previous, purpose, here(step + 1))});
   }
 
   /// Of queries the first keys are their own, so that there is something to merge with.
@@ -211,14 +211,14 @@ class Backward {
   void pass(int step) {
     std::vector<Message> messages;
     if (step + 1 < ring_.cut.ranks) {
-      constexpr MutationPoint point = MutationPoint::RingKeysValuesAgain;
-      messages.push_back(Message::to(ring_.next, point, here(step)));
-      messages.push_back(Message::from(ring_.previous, point, here(step + 1)));
+      constexpr Purpose purpose = Purpose::RingKeysValuesAgain;
+      messages.push_back(Message::to(ring_.next, purpose, here(step)));
+      messages.push_back(Message::from(ring_.previous, purpose, here(step + 1)));
     }
     if (step > 0) {
-      constexpr MutationPoint point = MutationPoint::RingGradients;
-      messages.push_back(Message::to(ring_.next, point, gradients(step - 1)));
-      messages.push_back(Message::from(ring_.previous, point, gradients(step)));
+      constexpr Purpose purpose = Purpose::RingGradients;
+      messages.push_back(Message::to(ring_.next, purpose, gradients(step - 1)));
+      messages.push_back(Message::from(ring_.previous, purpose, gradients(step)));
     }
     ring_.begin(messages);
   }

@@ -50,7 +50,7 @@ std::vector<size_t> TensorParallel::countsOf(int64_t rows, int64_t width) const 
   return counts;
 }
 
-Tensor TensorParallel::allRows(MutationPoint point, const Tensor& x, int64_t tokens, bool sequence,
+Tensor TensorParallel::allRows(Purpose purpose, const Tensor& x, int64_t tokens, bool sequence,
                                Arena& memory) {
   if (!cutsRows(sequence)) return x;
   const int64_t width = x.shape[1];
@@ -58,53 +58,53 @@ Tensor TensorParallel::allRows(MutationPoint point, const Tensor& x, int64_t tok
          " of a matrix of ", tokens, " rows");
   const Tensor all = memory.allocate(x.type, {tokens, width});
   if (tokens % ranks_ == 0)
-    group_->allGather(point, {.send = x.data,
-                              .recv = all.data,
-                              .count = static_cast<size_t>(x.count()),
-                              .type = x.type});
+    group_->allGather(purpose, {.send = x.data,
+                                .recv = all.data,
+                                .count = static_cast<size_t>(x.count()),
+                                .type = x.type});
   else
-    group_->allGatherV(point, {.send = x.data,
-                               .recv = all.data,
-                               .counts = countsOf(tokens, width),
-                               .offsets = {},
-                               .type = x.type});
+    group_->allGatherV(purpose, {.send = x.data,
+                                 .recv = all.data,
+                                 .counts = countsOf(tokens, width),
+                                 .offsets = {},
+                                 .type = x.type});
   counters.allGather.add(all.bytes());
   return all;
 }
 
-Tensor TensorParallel::addUp(MutationPoint point, const Tensor& summands, bool sequence,
+Tensor TensorParallel::addUp(Purpose purpose, const Tensor& summands, bool sequence,
                              Arena& memory) {
   if (ranks() == 1) return summands;
   if (!sequence) {
-    group_->allReduce(point, {.send = summands.data,
-                              .recv = summands.data,
-                              .count = static_cast<size_t>(summands.count()),
-                              .type = summands.type});
+    group_->allReduce(purpose, {.send = summands.data,
+                                .recv = summands.data,
+                                .count = static_cast<size_t>(summands.count()),
+                                .type = summands.type});
     counters.allReduce.add(summands.bytes());
     return summands;
   }
   const int64_t tokens = summands.shape[0], width = summands.shape[1];
   const Tensor rows = memory.allocate(summands.type, {rowsOf(tokens).count(), width});
   if (tokens % ranks_ == 0)
-    group_->reduceScatter(point, {.send = summands.data,
-                                  .recv = rows.data,
-                                  .count = static_cast<size_t>(rows.count()),
-                                  .type = rows.type});
+    group_->reduceScatter(purpose, {.send = summands.data,
+                                    .recv = rows.data,
+                                    .count = static_cast<size_t>(rows.count()),
+                                    .type = rows.type});
   else
-    group_->reduceScatterV(point, {.send = summands.data,
-                                   .recv = rows.data,
-                                   .counts = countsOf(tokens, width),
-                                   .offsets = {},
-                                   .type = rows.type});
+    group_->reduceScatterV(purpose, {.send = summands.data,
+                                     .recv = rows.data,
+                                     .counts = countsOf(tokens, width),
+                                     .offsets = {},
+                                     .type = rows.type});
   counters.reduceScatter.add(summands.bytes());
   return rows;
 }
 
-Tensor TensorParallel::stack(MutationPoint point, const Tensor& x, Arena& memory) {
+Tensor TensorParallel::stack(Purpose purpose, const Tensor& x, Arena& memory) {
   if (ranks() == 1) return x.view({1, x.count()});
   const Tensor all = memory.allocate(x.type, {ranks_, x.count()});
   group_->allGather(
-      point,
+      purpose,
       {.send = x.data, .recv = all.data, .count = static_cast<size_t>(x.count()), .type = x.type});
   counters.allGather.add(all.bytes());
   return all;

@@ -38,18 +38,18 @@ void setTensorRanks(MeshShape& shape, int ranks, int64_t heads, int64_t kvHeads)
 void requireHeadsFit(const MeshShape& shape, int64_t heads, int64_t kvHeads);
 
 /// What the exchanges of one kind of branch are called, by what they are for.
-struct BranchPoints {
-  MutationPoint rows, rowsAgain, gradientSum;  ///< of the maps that begin it
-  MutationPoint sum, gradientRows;             ///< of the one that ends it
+struct BranchPurposes {
+  Purpose rows, rowsAgain, gradientSum;  ///< of the maps that begin it
+  Purpose sum, gradientRows;             ///< of the one that ends it
 };
 
 /// Of a weight that serves each row between branches alike: a rank has seen its own rows.
 inline PartialGradient partialOverRows(bool sequence) {
-  return {sequence ? kTensorAxes : AxisSet{}, MutationPoint::RowsGradientSum};
+  return {sequence ? kTensorAxes : AxisSet{}, Purpose::RowsGradientSum};
 }
 
 /// The collectives among the ranks of tensor parallelism; with one rank there are none. Matrices
-/// are contiguous. `point` says what a call is for; `sequence`: what lies between branches is cut
+/// are contiguous. `purpose` says what a call is for; `sequence`: what lies between branches is cut
 /// by rows. All are collective, and throw what the communicator throws.
 class TensorParallel {
  public:
@@ -66,17 +66,16 @@ class TensorParallel {
   bool cutsRows(bool sequence) const { return sequence && ranks() > 1; }
 
   /// All `tokens` rows of a matrix that lies between branches: x itself, or gathered in `memory`.
-  Tensor allRows(MutationPoint point, const Tensor& x, int64_t tokens, bool sequence,
-                 Arena& memory);
+  Tensor allRows(Purpose purpose, const Tensor& x, int64_t tokens, bool sequence, Arena& memory);
   /// The sum of all ranks' `summands`, [tokens, width], as it lies between branches: in place, or
   /// this rank's rows in `memory`.
-  Tensor addUp(MutationPoint point, const Tensor& summands, bool sequence, Arena& memory);
+  Tensor addUp(Purpose purpose, const Tensor& summands, bool sequence, Arena& memory);
   /// Where to put those summands: in `result`, or where only rows of the sum are, in `scratch`.
   Arena& arenaOfSummands(bool sequence, Arena& result, Arena& scratch) const {
     return cutsRows(sequence) ? scratch : result;
   }
   /// All ranks' x, of one shape, one after the other: [ranks, elements], in `memory`.
-  Tensor stack(MutationPoint point, const Tensor& x, Arena& memory);
+  Tensor stack(Purpose purpose, const Tensor& x, Arena& memory);
 
   CollectiveCounters counters;  ///< since it was made, or what a caller set them to
 

@@ -6,14 +6,14 @@ namespace tutti::parallel {
 
 Mlp::Mlp(const BlockOptions& o)
     : up_({.maps = {{o.name + ".mlp.up", 4 * o.width}},
-           .points = kMlpPoints,
+           .purposes = kMlpPurposes,
            .unit = o.unit,
            .inputs = o.width,
            .deviation = o.deviation,
            .sequenceParallel = o.sequenceParallel,
            .owner = o.mlpOwner}),
       down_({.name = o.name + ".mlp.down",
-             .points = kMlpPoints,
+             .purposes = kMlpPurposes,
              .unit = o.unit,
              .inputs = 4 * o.width,
              .outputs = o.width,
@@ -29,7 +29,7 @@ ExpertsOptions expertsOf(const BlockOptions& o) {
           .deviation = o.deviation,
           .residualDeviation = o.residualDeviation,
           .sequenceParallel = o.sequenceParallel,
-          .points = kMlpPoints,
+          .purposes = kMlpPurposes,
           .experts = o.experts,
           .number = o.expertNumber};
 }
@@ -60,7 +60,7 @@ Attention::Attention(const AttentionOptions& o)
       qkv_({.maps = {{o.name + ".attention.query", o.width},
                      {o.name + ".attention.key", o.width / o.heads * o.kvHeads, {Axis::Tensor}},
                      {o.name + ".attention.value", o.width / o.heads * o.kvHeads, {Axis::Tensor}}},
-            .points = kAttentionPoints,
+            .purposes = kAttentionPurposes,
             .unit = o.unit,
             .inputs = o.width,
             .deviation = o.deviation,
@@ -68,7 +68,7 @@ Attention::Attention(const AttentionOptions& o)
             .sequenceParallel = o.sequenceParallel,
             .owner = o.owner}),
       project_({.name = o.name + ".attention.project",
-                .points = kAttentionPoints,
+                .purposes = kAttentionPurposes,
                 .unit = o.unit,
                 .inputs = o.width,
                 .outputs = o.width,

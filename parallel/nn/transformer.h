@@ -15,17 +15,16 @@
 
 namespace tutti::parallel {
 
-inline constexpr BranchPoints kAttentionPoints{
-    .rows = MutationPoint::AttentionRows,
-    .rowsAgain = MutationPoint::AttentionRowsAgain,
-    .gradientSum = MutationPoint::AttentionGradientSum,
-    .sum = MutationPoint::AttentionSum,
-    .gradientRows = MutationPoint::AttentionGradientRows};
-inline constexpr BranchPoints kMlpPoints{.rows = MutationPoint::MlpRows,
-                                         .rowsAgain = MutationPoint::MlpRowsAgain,
-                                         .gradientSum = MutationPoint::MlpGradientSum,
-                                         .sum = MutationPoint::MlpSum,
-                                         .gradientRows = MutationPoint::MlpGradientRows};
+inline constexpr BranchPurposes kAttentionPurposes{.rows = Purpose::AttentionRows,
+                                                   .rowsAgain = Purpose::AttentionRowsAgain,
+                                                   .gradientSum = Purpose::AttentionGradientSum,
+                                                   .sum = Purpose::AttentionSum,
+                                                   .gradientRows = Purpose::AttentionGradientRows};
+inline constexpr BranchPurposes kMlpPurposes{.rows = Purpose::MlpRows,
+                                             .rowsAgain = Purpose::MlpRowsAgain,
+                                             .gradientSum = Purpose::MlpGradientSum,
+                                             .sum = Purpose::MlpSum,
+                                             .gradientRows = Purpose::MlpGradientRows};
 
 struct BlockOptions {
   std::string name;

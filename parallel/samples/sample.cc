@@ -104,7 +104,7 @@ void SampleRank::note(const std::string& text) const {
 
 Tensor rearranged(DeviceMesh& mesh, const Tensor& x, const Shape& global, const Layout& to,
                   Arena& memory) {
-  return redistribute(MutationPoint::SampleTensor, mesh, x, global, to, memory);
+  return redistribute(Purpose::SampleTensor, mesh, x, global, to, memory);
 }
 
 std::vector<uint8_t> sampleText() {

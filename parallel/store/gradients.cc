@@ -83,7 +83,7 @@ Gradients::PartialKind Gradients::partialKind(const Parameter& parameter) const 
   const PartialGradient& own = parameter.gradientPartial;
   const AxisSet axes = mesh_.longAxes(own.axes);
   return {axes | mesh_.longAxes(kTokenAxes.without(parameter.layout.axes())),
-          axes.empty() ? MutationPoint::TokensGradientSum : own.point};
+          axes.empty() ? Purpose::TokensGradientSum : own.purpose};
 }
 
 void Gradients::planPartials() {
@@ -204,8 +204,8 @@ GradientSlot Gradients::slot(const Piece& piece, int microBatch) {
   const bool tree = policy_.deterministic;
   const Tensor& level = bucket.levels[static_cast<size_t>(tree ? treePlace(inRound).level : 0)];
   return {level.rows(of.full + piece.full, piece.local.count()).view(piece.local),
-          again                  ? factor(MutationPoint::SecondUse, 1, 0)
-          : !tree && inRound > 0 ? factor(MutationPoint::Accumulation, 1, 0)
+          again                  ? factor(Purpose::SecondUse, 1, 0)
+          : !tree && inRound > 0 ? factor(Purpose::Accumulation, 1, 0)
                                  : 0.0};
 }
 
@@ -243,7 +243,7 @@ void Gradients::reduce(Bucket& bucket, bool early) {
   } else {
     const Tensor& sum = bucket.reduced;
     const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_reduce", Trace::Lane::Store);
-    all->allReduce(MutationPoint::GradientSum,
+    all->allReduce(Purpose::GradientSum,
                    {.send = sum.data,
                     .recv = sum.data,
                     .count = static_cast<size_t>(sum.count()),
@@ -286,7 +286,7 @@ void Gradients::scatter(Bucket& bucket) {
   {
     const Trace::OnStreamSpan span(mesh_.trace(), stream_, "reduce_scatter", Trace::Lane::Store);
     mesh_.communicator(policy_.shard)
-        ->reduceScatter(MutationPoint::GradientShardSum,
+        ->reduceScatter(Purpose::GradientShardSum,
                         {.send = blocks.data,
                          .recv = sum.data,
                          .count = static_cast<size_t>(bucket.block),
@@ -297,7 +297,7 @@ void Gradients::scatter(Bucket& bucket) {
   staging.sent.record(stream_);
   if (MeshCommunicator* replicas = mesh_.communicator(policy_.replicate)) {
     const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_reduce", Trace::Lane::Store);
-    replicas->allReduce(MutationPoint::GradientReplicaSum,
+    replicas->allReduce(Purpose::GradientReplicaSum,
                         {.send = sum.data,
                          .recv = sum.data,
                          .count = static_cast<size_t>(bucket.block),
@@ -335,16 +335,16 @@ void Gradients::addTie(const Tie& tie) {
     kernels_.copy(mine, copy);
     return;
   }
-  constexpr MutationPoint point = MutationPoint::TiedGradient;
-  const Message messages[] = {Message::to(tie.rank, point, mine),
-                              Message::from(tie.rank, point, tie.other)};
+  constexpr Purpose purpose = Purpose::TiedGradient;
+  const Message messages[] = {Message::to(tie.rank, purpose, mine),
+                              Message::from(tie.rank, purpose, tie.other)};
   mesh_.communicator({Axis::Pipeline})->exchange(messages);
   kernels_.add(tie.other, mine);
 }
 
 void Gradients::addPartials() {
   for (const auto& [kind, partial] : partials_) {
-    const auto& [axes, point] = kind;
+    const auto& [axes, purpose] = kind;
     // Calls visit(gradient, its place among those that are added) for each piece.
     const auto forEach = [&](const auto& visit) {
       auto* at = static_cast<std::byte*>(partial.packed.data());
@@ -358,7 +358,7 @@ void Gradients::addPartials() {
     void* const memory = partial.packed.data();
     const size_t bytes = partial.packed.bytes();
     mesh_.communicator(axes)->allReduce(
-        point, {.send = memory, .recv = memory, .count = bytes / sizeOf(type_), .type = type_});
+        purpose, {.send = memory, .recv = memory, .count = bytes / sizeOf(type_), .type = type_});
     counters_.partialAllReduce.add(bytes);
     forEach([&](const Tensor& rows, const Tensor& packed) { kernels_.copy(packed, rows); });
   }

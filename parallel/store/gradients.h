@@ -102,7 +102,7 @@ class Gradients {
   };
 
   /// What is partial over one set of axes, for one purpose.
-  using PartialKind = std::pair<AxisSet, MutationPoint>;
+  using PartialKind = std::pair<AxisSet, Purpose>;
   struct Partial {
     std::vector<int> pieces;
     Memory packed;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "parallel/mesh/mutation.h"
+#include "parallel/mesh/purpose.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
@@ -23,11 +23,11 @@ using UnitId = int;
 /// That what modules write of a gradient is a summand: each rank along `axes`, which are others
 /// than those of the data-parallel ranks, has seen some of the rows, or some of the uses.
 struct PartialGradient {
-  AxisSet axes = {};      ///< none: it is the whole gradient
-  MutationPoint point{};  ///< of the collective that adds up
+  AxisSet axes = {};  ///< none: it is the whole gradient
+  Purpose purpose{};  ///< of the collective that adds up
 
   PartialGradient() = default;
-  PartialGradient(AxisSet over, MutationPoint itsPoint) : axes(over), point(itsPoint) {}
+  PartialGradient(AxisSet over, Purpose itsPurpose) : axes(over), purpose(itsPurpose) {}
 };
 
 struct Parameter {

@@ -211,7 +211,7 @@ void ParameterStore::addLoss(double value, int microBatch) {
   if (MeshCommunicator* group = mesh_.communicator(policy_.data())) {
     Stream& stream = lossStream();
     const Trace::OnStreamSpan span(mesh_.trace(), stream, "all_reduce", Trace::Lane::Store);
-    group->allReduce(MutationPoint::LossSum,
+    group->allReduce(Purpose::LossSum,
                      {.send = total, .recv = total, .count = 1, .type = DType::Float64}, stream);
     lossAdded_.record(stream);
   }
@@ -291,15 +291,15 @@ double ParameterStore::clip(double maxNorm, std::optional<double> lossScale) {
   if (MeshCommunicator* group = mesh_.communicator(cutting | AxisSet{Axis::Pipeline})) {
     auto limbs = sum.limbs();
     group->allReduce(
-        MutationPoint::NormSum,
+        Purpose::NormSum,
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
     sum = ExactSum::fromLimbs(limbs);
   }
-  const double unscaling = lossScale ? factor(MutationPoint::Unscaling, 1 / *lossScale) : 1;
+  const double unscaling = lossScale ? factor(Purpose::Unscaling, 1 / *lossScale) : 1;
   const double norm = std::sqrt(sum.value()) * unscaling;
   overflowed_ = lossScale && anyOverflow(norm, cutting);
   gradientScale_ =
-      factor(MutationPoint::ClippingScale, maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1) *
+      factor(Purpose::ClippingScale, maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1) *
       unscaling;
   return norm;
 }
@@ -311,7 +311,7 @@ bool ParameterStore::anyOverflow(double norm, AxisSet cutting) {
   kernels_.addSquares(sumsInNorm(cutting, false), others);
   int64_t overflowed = std::isfinite(norm) && std::isfinite(others.value()) ? 0 : 1;
   if (MeshCommunicator* all = mesh_.communicator(AxisSet::all()))
-    all->allReduce(MutationPoint::OverflowVerdict,
+    all->allReduce(Purpose::OverflowVerdict,
                    {&overflowed, &overflowed, 1, DType::Int64, ReduceOp::Max});
   return overflowed != 0;
 }
@@ -381,7 +381,7 @@ void ParameterStore::checkReplicas() {
   for (const Parameter* parameter : declared_)
     if (parameter->tiedTo != nullptr) check(*parameter, tiedAreEqual(*parameter));
   if (MeshCommunicator* all = mesh_.communicator(AxisSet::all()))
-    all->allReduce(MutationPoint::ReplicaVerdict,
+    all->allReduce(Purpose::ReplicaVerdict,
                    {&different, &different, 1, DType::Int64, ReduceOp::Min});
   if (different < static_cast<int64_t>(declared_.size()))
     fail(ErrorCode::Internal, "after step ", steps_, " the ranks' copies of ",
@@ -400,7 +400,7 @@ bool ParameterStore::equalOver(AxisSet replicas, uint64_t mine) {
   MeshCommunicator* group = mesh_.communicator(replicas);
   if (group == nullptr) return true;
   uint64_t most = 0;
-  group->allReduce(MutationPoint::ReplicaHashes, {&mine, &most, 1, DType::UInt64, ReduceOp::Max});
+  group->allReduce(Purpose::ReplicaHashes, {&mine, &most, 1, DType::UInt64, ReduceOp::Max});
   return mine == 0 || mine == most;
 }
 

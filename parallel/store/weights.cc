@@ -16,13 +16,13 @@ Place placeOfMasters(const Offload& offload, const StoreTypes& types) {
   return std::max(offload.parameters, state ? offload.optimizer : Place::Device);
 }
 
-MutationPoint gatherPoint(Phase phase) {
+Purpose gatherPurpose(Phase phase) {
   switch (phase) {
-    case Phase::Forward: return MutationPoint::ForwardWeights;
-    case Phase::Backward: return MutationPoint::BackwardWeights;
+    case Phase::Forward: return Purpose::ForwardWeights;
+    case Phase::Backward: return Purpose::BackwardWeights;
     case Phase::Comparison: break;
   }
-  return MutationPoint::ComparedWeights;
+  return Purpose::ComparedWeights;
 }
 
 ShardPolicy effective(ShardPolicy policy, const Cut& cut) {
@@ -203,10 +203,10 @@ bool Weights::startGather(int id, Phase phase) {
       copies.push_back({rows, to.view(rows.shape)});
   }
   kernels_.copyAll(copies);
-  const MutationPoint point = gatherPoint(phase);
+  const Purpose purpose = gatherPurpose(phase);
   const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_gather", Trace::Lane::Store);
   mesh_.communicator(policy_.shard)
-      ->allGather(point,
+      ->allGather(purpose,
                   {.send = mine.data,
                    .recv = staging.data,
                    .count = static_cast<size_t>(cut.block),

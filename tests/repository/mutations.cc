@@ -17,16 +17,16 @@ std::vector<TokenizedFile> trainingSources(const std::vector<SourceFile>& files)
 
 namespace {
 
-constexpr const char* kPoints = "parallel/mesh/mutation.h";
+constexpr const char* kPurposes = "parallel/mesh/purpose.h";
 
-/// MutationPoint::Name, a variable `point` or a member of `points`.
-bool namesPoint(const TokenizedFile& s, size_t begin, size_t end) {
+/// Purpose::Name, a variable `purpose` or a member of `purposes`.
+bool namesPurpose(const TokenizedFile& s, size_t begin, size_t end) {
   const std::string& last = s.tokens[end - 1].text;
-  if (end - begin == 1) return last == "point" || last == "point_";
+  if (end - begin == 1) return last == "purpose" || last == "purpose_";
   if (end - begin != 3) return false;
   const std::string& first = s.tokens[begin].text;
-  return (first == "MutationPoint" && s.is(begin + 1, "::")) ||
-         ((first == "points" || first == "points_") && s.is(begin + 1, "."));
+  return (first == "Purpose" && s.is(begin + 1, "::")) ||
+         ((first == "purposes" || first == "purposes_") && s.is(begin + 1, "."));
 }
 
 /// Behind the first argument of a call whose bracket is at `open`.
@@ -41,7 +41,7 @@ size_t endOfFirstArgument(const TokenizedFile& s, size_t open) {
 
 }  // namespace
 
-std::vector<std::string> callsWithoutPoint(const std::vector<SourceFile>& files) {
+std::vector<std::string> callsWithoutPurpose(const std::vector<SourceFile>& files) {
   static const std::set<std::string> collectives{
       "allReduce",  "reduce", "broadcast",      "allGather", "reduceScatter",
       "allGatherV", "gather", "reduceScatterV", "scatter",   "allToAll",
@@ -52,38 +52,37 @@ std::vector<std::string> callsWithoutPoint(const std::vector<SourceFile>& files)
     for (size_t i = 1; i + 1 < s.tokens.size(); ++i) {
       const bool call = (s.is(i - 1, ".") || s.is(i - 1, "->")) &&
                         collectives.contains(s.tokens[i].text) && s.is(i + 1, "(");
-      if (call && !namesPoint(s, i + 2, std::max(endOfFirstArgument(s, i + 1), i + 3)))
-        faults.push_back(s.place(i) + s.tokens[i].text + " is called without a mutation point");
+      if (call && !namesPurpose(s, i + 2, std::max(endOfFirstArgument(s, i + 1), i + 3)))
+        faults.push_back(s.place(i) + s.tokens[i].text + " is called without a purpose");
     }
   }
   return faults;
 }
 
-std::vector<std::string> pointsNotNamedOnce(const std::vector<SourceFile>& files) {
+std::vector<std::string> purposesNotNamedOnce(const std::vector<SourceFile>& files) {
   std::map<std::string, std::vector<std::string>> uses;
   bool listed = false;
   const std::vector<TokenizedFile> sources = trainingSources(files);
   for (const TokenizedFile& s : sources) {
-    if (s.file->path != kPoints) continue;
+    if (s.file->path != kPurposes) continue;
     size_t i = 0;
-    while (i + 2 < s.tokens.size() && !(s.is(i, "enum") && s.is(i + 2, "MutationPoint"))) ++i;
+    while (i + 2 < s.tokens.size() && !(s.is(i, "enum") && s.is(i + 2, "Purpose"))) ++i;
     while (i < s.tokens.size() && !s.is(i, "{")) ++i;
     for (; i < s.tokens.size() && !s.is(i, "}"); ++i)
       if (isName(s.tokens[i])) listed = true, uses[s.tokens[i].text];
   }
   for (const TokenizedFile& s : sources) {
-    if (s.file->path.starts_with("parallel/mesh/mutation.")) continue;
+    if (s.file->path.starts_with("parallel/mesh/purpose.")) continue;
     for (size_t i = 0; i + 2 < s.tokens.size(); ++i)
-      if (s.is(i, "MutationPoint") && s.is(i + 1, "::"))
-        uses[s.tokens[i + 2].text].push_back(s.place(i));
+      if (s.is(i, "Purpose") && s.is(i + 1, "::")) uses[s.tokens[i + 2].text].push_back(s.place(i));
   }
   std::vector<std::string> faults;
   for (const auto& [name, places] : uses) {
-    if (places.empty()) faults.push_back(std::string(kPoints) + ": nothing passes " + name);
+    if (places.empty()) faults.push_back(std::string(kPurposes) + ": nothing passes " + name);
     for (size_t i = 1; i < places.size(); ++i)
       faults.push_back(places[i] + name + " is passed here and at " + places[0]);
   }
-  if (!listed) faults.push_back(std::string(kPoints) + ": there is no point");
+  if (!listed) faults.push_back(std::string(kPurposes) + ": there is no purpose");
   return faults;
 }
 

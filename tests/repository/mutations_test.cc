@@ -1,5 +1,5 @@
-// Every collective and every scale factor of the training library is a mutation point, and the
-// check notices those that are not. Argument: the source tree.
+// Every collective and every scale factor of the training library has a purpose, and the check
+// notices those that have none. Argument: the source tree.
 
 #include "tests/repository/mutations.h"
 
@@ -30,7 +30,7 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/tokenizer/pattern.cc", "pcre2_", "pointers to what is PCRE2's"},
     {"parallel/mesh/redistribute.cc", "row * pitch(", "bytes"},
     {"parallel/store/parameter_store.cc", "gradientScale_ = 1;", "there is no clipping yet"},
-    {"parallel/store/parameter_store.cc", "* unscaling;", "has passed its point"},
+    {"parallel/store/parameter_store.cc", "* unscaling;", "is the factor of its purpose"},
     {"parallel/optim/loss_scale", "", "the loss scale's schedule"},
     {"parallel/optim/", "", "the learning rate's schedule, and one rank's update"},
     {"parallel/nn/gradcheck.cc", "", "compares one rank's gradients with differences"},
@@ -79,23 +79,23 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/samples/train_gpt/train_memory.cc", "", "predicts what is held"},
 };
 
-TEST(Mutations, HaveAPointInThisRepository) {
+TEST(Mutations, HaveAPurposeInThisRepository) {
   const auto files = readTree(sourceRoot);
-  for (const auto& faults :
-       {callsWithoutPoint(files), pointsNotNamedOnce(files), scalesWithoutPoint(files, kAllowed)})
+  for (const auto& faults : {callsWithoutPurpose(files), purposesNotNamedOnce(files),
+                             scalesWithoutPurpose(files, kAllowed)})
     for (const std::string& fault : faults) ADD_FAILURE() << fault;
 }
 
 using Faults = std::vector<std::string>;
 
-TEST(Mutations, OfCallsAreRefusedWithoutAPoint) {
+TEST(Mutations, OfCallsAreRefusedWithoutAPurpose) {
   const auto faults = [](const std::string& path, const std::string& line) {
-    return callsWithoutPoint({{path, {"// ranks.allReduce({})", line}}}).size();
+    return callsWithoutPurpose({{path, {"// ranks.allReduce({})", line}}}).size();
   };
   const std::string file = "parallel/store/s.cc";
-  EXPECT_EQ(faults(file, "group->allReduce(MutationPoint::LossSum, {.send = x}, stream);"), 0u);
-  EXPECT_EQ(faults(file, "group_.allGatherV(point, {.send = x});"), 0u);
-  EXPECT_EQ(faults(file, "group_.allToAll(points_.rows, args);"), 0u);
+  EXPECT_EQ(faults(file, "group->allReduce(Purpose::LossSum, {.send = x}, stream);"), 0u);
+  EXPECT_EQ(faults(file, "group_.allGatherV(purpose, {.send = x});"), 0u);
+  EXPECT_EQ(faults(file, "group_.allToAll(purposes_.rows, args);"), 0u);
   EXPECT_EQ(faults(file, "return allReduce(from, to);"), 0u);
   EXPECT_EQ(faults(file, "counters_.allReduce.add(1); log(\"x.allReduce(\");"), 0u);
   EXPECT_EQ(faults(file, "communicator.allReduce({.send = x});"), 1u);
@@ -106,30 +106,29 @@ TEST(Mutations, OfCallsAreRefusedWithoutAPoint) {
   EXPECT_EQ(faults("parallel/mesh/mesh_communicator.cc", "ranks_->allReduce(args, stream);"), 0u);
   EXPECT_EQ(faults("parallel/mesh/redistribute.cc", "ranks_->allReduce(args, stream);"), 1u);
   EXPECT_EQ(faults("src/communicator/c.cc", "ranks_->allReduce(args, stream);"), 0u);
-  EXPECT_EQ(callsWithoutPoint({{file, {"group", "    ->allGather(", "  {.send = x});"}}}),
-            Faults{"parallel/store/s.cc:2: allGather is called without a mutation point"});
+  EXPECT_EQ(callsWithoutPurpose({{file, {"group", "    ->allGather(", "  {.send = x});"}}}),
+            Faults{"parallel/store/s.cc:2: allGather is called without a purpose"});
 }
 
 TEST(Mutations, ArePassedInOnePlace) {
-  const SourceFile points{"parallel/mesh/mutation.h",
-                          {"enum class MutationPoint : uint8_t {", "  // What there is.",
-                           "  LossSum,", "  Texts", "};"}};
-  const SourceFile table{"parallel/mesh/mutation.cc", {"f(MutationPoint::LossSum);"}};
-  const SourceFile store{"parallel/store/s.cc", {"g->allReduce(MutationPoint::LossSum, {});"}};
-  const SourceFile engine{"parallel/engine/e.cc",
-                          {"// MutationPoint::LossSum", "h(MutationPoint::Texts);"}};
-  EXPECT_EQ(pointsNotNamedOnce({points, table, store, engine}), Faults{});
-  EXPECT_EQ(pointsNotNamedOnce({points, table, engine}),
-            Faults{"parallel/mesh/mutation.h: nothing passes LossSum"});
-  const SourceFile again{"parallel/nn/n.cc", {"", "k(MutationPoint::Texts);"}};
-  EXPECT_EQ(pointsNotNamedOnce({points, store, engine, again}),
+  const SourceFile purposes{
+      "parallel/mesh/purpose.h",
+      {"enum class Purpose : uint8_t {", "  // What there is.", "  LossSum,", "  Texts", "};"}};
+  const SourceFile table{"parallel/mesh/purpose.cc", {"f(Purpose::LossSum);"}};
+  const SourceFile store{"parallel/store/s.cc", {"g->allReduce(Purpose::LossSum, {});"}};
+  const SourceFile engine{"parallel/engine/e.cc", {"// Purpose::LossSum", "h(Purpose::Texts);"}};
+  EXPECT_EQ(purposesNotNamedOnce({purposes, table, store, engine}), Faults{});
+  EXPECT_EQ(purposesNotNamedOnce({purposes, table, engine}),
+            Faults{"parallel/mesh/purpose.h: nothing passes LossSum"});
+  const SourceFile again{"parallel/nn/n.cc", {"", "k(Purpose::Texts);"}};
+  EXPECT_EQ(purposesNotNamedOnce({purposes, store, engine, again}),
             Faults{"parallel/nn/n.cc:2: Texts is passed here and at parallel/engine/e.cc:2: "});
-  EXPECT_EQ(pointsNotNamedOnce({store, engine}).size(), 1u);  // there is no list
+  EXPECT_EQ(purposesNotNamedOnce({store, engine}).size(), 1u);  // there is no list
 }
 
-TEST(Mutations, OfScalesAreRefusedWithoutAPoint) {
+TEST(Mutations, OfScalesAreRefusedWithoutAPurpose) {
   const auto faults = [](const std::vector<std::string>& lines) {
-    return scalesWithoutPoint({{"parallel/store/s.cc", lines}}, {}).size();
+    return scalesWithoutPurpose({{"parallel/store/s.cc", lines}}, {}).size();
   };
   const std::string norm = "double norm = 0, other = 1;";
   EXPECT_EQ(faults({norm, "most_ = most / norm;"}), 1u);
@@ -145,10 +144,10 @@ TEST(Mutations, OfScalesAreRefusedWithoutAPoint) {
   EXPECT_EQ(faults({"x = std::sqrt(y) * z;"}), 1u);
   EXPECT_EQ(faults({"double mean(const T& t);", "x = store.mean(t) * tokens;"}), 1u);
   EXPECT_EQ(faults({"double mean(const T& t);", "return 1 / (ranks + mean(t));"}), 1u);
-  EXPECT_EQ(faults({norm, "x = factor(MutationPoint::Scale, most / norm);"}), 0u);
-  EXPECT_EQ(faults({norm, "return norm * factor(MutationPoint::Scale, scale);"}), 0u);
-  EXPECT_EQ(faults({norm, "return factor(MutationPoint::Scale, scale) * norm;"}), 0u);
-  EXPECT_EQ(faults({norm, "x = factor(MutationPoint::Scale, 1), y = norm * 2;"}), 1u);
+  EXPECT_EQ(faults({norm, "x = factor(Purpose::Scale, most / norm);"}), 0u);
+  EXPECT_EQ(faults({norm, "return norm * factor(Purpose::Scale, scale);"}), 0u);
+  EXPECT_EQ(faults({norm, "return factor(Purpose::Scale, scale) * norm;"}), 0u);
+  EXPECT_EQ(faults({norm, "x = factor(Purpose::Scale, 1), y = norm * 2;"}), 1u);
   EXPECT_EQ(faults({"int ranks, tokens;", "int64_t rows = ranks * tokens / 2;",
                     "double* const values = p;"}),
             0u);
@@ -159,16 +158,16 @@ TEST(Mutations, OfScalesAreRefusedWithoutAPoint) {
   const SourceFile header{"parallel/store/s.h", {"struct S { double gradientScale = 1; };"}};
   const SourceFile user{"parallel/engine/e.cc", {"x = s.gradientScale * y;"}};
   const SourceFile kernel{"parallel/kernels/host/k.cc", {"x = 0.5 * y;"}};
-  EXPECT_EQ(scalesWithoutPoint({header, user, kernel}, {}),
-            Faults{"parallel/engine/e.cc:1: a factor without a mutation point: " + user.lines[0]});
-  EXPECT_EQ(scalesWithoutPoint({header, user}, {{"parallel/engine/", "gradientScale", "tried"}}),
+  EXPECT_EQ(scalesWithoutPurpose({header, user, kernel}, {}),
+            Faults{"parallel/engine/e.cc:1: a factor without a purpose: " + user.lines[0]});
+  EXPECT_EQ(scalesWithoutPurpose({header, user}, {{"parallel/engine/", "gradientScale", "tried"}}),
             Faults{});
-  EXPECT_EQ(scalesWithoutPoint({header}, {{"parallel/engine/", "gradientScale", "tried"}}),
+  EXPECT_EQ(scalesWithoutPurpose({header}, {{"parallel/engine/", "gradientScale", "tried"}}),
             Faults{"parallel/engine/: nothing there is allowed by: tried"});
 }
 
 size_t scalesIn(const std::vector<std::string>& lines) {
-  return scalesWithoutPoint({{"parallel/nn/n.cc", lines}}, {}).size();
+  return scalesWithoutPurpose({{"parallel/nn/n.cc", lines}}, {}).size();
 }
 
 // What is not known to be integers is taken for numbers that are scaled.
@@ -196,7 +195,7 @@ TEST(Mutations, OfFunctionsThatScaleAreRefused) {
         "std::lerp(x, y, t)", "std::midpoint(x, y)", "std::transform(b, e, b, std::divides<>())",
         "std::accumulate(b, e, x, std::multiplies<T>())"}) {
     EXPECT_EQ(scalesIn({"loss = " + call + ";"}), 1u) << call;
-    EXPECT_EQ(scalesIn({"loss = factor(MutationPoint::LossPerToken, " + call + ");"}), 0u) << call;
+    EXPECT_EQ(scalesIn({"loss = factor(Purpose::LossPerToken, " + call + ");"}), 0u) << call;
   }
   EXPECT_EQ(scalesIn({"log(\"std::ldexp(x, 1)\");  // std::ldexp(x, 1)", "x.fma(1, 2);"}), 0u);
 }
@@ -213,13 +212,13 @@ TEST(Mutations, OfArgumentsOfKernelsAreRefused) {
           << field << value;
       EXPECT_EQ(scalesIn({made, "slot." + field + " = " + value + ";"}), 1u) << field << value;
       EXPECT_EQ(
-          scalesIn({made, "k.gemm({.a = a, ." + field + " = factor(point, " + value + ", 0)});"}),
+          scalesIn({made, "k.gemm({.a = a, ." + field + " = factor(purpose, " + value + ", 0)});"}),
           0u);
     }
   for (const std::string value :
        {"slot.beta", "args.scale", "slots_[i]->beta", "c.store.beta(p)", "other"})
     EXPECT_EQ(
-        scalesIn({"const double other = factor(point, 2);", "k.gemm({.beta = " + value + "});"}),
+        scalesIn({"const double other = factor(purpose, 2);", "k.gemm({.beta = " + value + "});"}),
         0u)
         << value;
   EXPECT_EQ(scalesIn({"struct Args { double beta = 0; double betaWeight = 0, betaBias = 1; };",
@@ -230,7 +229,7 @@ TEST(Mutations, OfArgumentsOfKernelsAreRefused) {
     EXPECT_EQ(scalesIn({call + ";"}), 1u) << call;
   for (const std::string call : {"kernels_.biasGradient(dy, db, slot.beta)", "kernels_.fillZero(x)",
                                  "kernels.copy(rows.part(0, 2, 1), out)", "kernels_.gemm({.a = x})",
-                                 "kernels.add(x, y, factor(point, 0.5))"})
+                                 "kernels.add(x, y, factor(purpose, 0.5))"})
     EXPECT_EQ(scalesIn({call + ";"}), 0u) << call;
 }
 

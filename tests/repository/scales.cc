@@ -182,8 +182,8 @@ bool allows(const AllowedScale& entry, const TokenizedFile& s, size_t sign) {
 
 }  // namespace
 
-std::vector<std::string> scalesWithoutPoint(const std::vector<SourceFile>& files,
-                                            const std::vector<AllowedScale>& allowed) {
+std::vector<std::string> scalesWithoutPurpose(const std::vector<SourceFile>& files,
+                                              const std::vector<AllowedScale>& allowed) {
   const std::vector<TokenizedFile> sources = trainingSources(files);
   NumberNames headers;
   for (const TokenizedFile& s : sources) {
@@ -195,14 +195,12 @@ std::vector<std::string> scalesWithoutPoint(const std::vector<SourceFile>& files
   std::vector<std::string> faults;
   std::vector<bool> used(allowed.size());
   for (const TokenizedFile& s : sources) {
-    if (s.file->path.starts_with("parallel/mesh/mutation.")) continue;  // factor() itself
     const NumberNames names = numbersIn(s, headers);
     for (const size_t sign : Scales(s, names).find()) {
       bool fine = false;
       for (size_t i = 0; i < allowed.size(); ++i)
         if (allows(allowed[i], s, sign)) fine = used[i] = true;
-      if (!fine)
-        faults.push_back(s.place(sign) + "a factor without a mutation point: " + s.line(sign));
+      if (!fine) faults.push_back(s.place(sign) + "a factor without a purpose: " + s.line(sign));
     }
   }
   for (size_t i = 0; i < allowed.size(); ++i)

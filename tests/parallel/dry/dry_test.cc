@@ -451,7 +451,7 @@ TEST(Dry, RedistributesWithoutData) {
           memory.allocate(DType::Float32, localShape(global, from, mesh.shape(), mesh.place()));
       if (!mesh.dry()) std::fill_n(x.as<float>(), x.count(), 1.0f);
       x.layout = from;
-      EXPECT_EQ(redistribute(MutationPoint::LogitGather, mesh, x, global, to, memory).shape,
+      EXPECT_EQ(redistribute(Purpose::LogitGather, mesh, x, global, to, memory).shape,
                 localShape(global, to, mesh.shape(), mesh.place()));
     }
     return Moved{mesh.counters(), memory.use()};
@@ -477,20 +477,20 @@ TEST(Dry, MeshKnowsItsPlaceAmongRanksThatAreNotThere) {
   EXPECT_EQ(shards->size(), 8);
   EXPECT_TRUE(shards->deterministic());
   EXPECT_EQ(mesh.communicator({Axis::Tensor}), nullptr);
-  constexpr MutationPoint kPoint = MutationPoint::GradientSum;  // any
+  constexpr Purpose kPurpose = Purpose::GradientSum;  // any
   // Of each the larger side counts; blocks of several sizes as they are.
-  shards->allReduce(kPoint, {.count = 10, .type = DType::Float64});
-  shards->allGather(kPoint, {.count = 3, .type = DType::BFloat16});
-  shards->reduceScatter(kPoint, {.count = 5, .type = DType::Float32});
-  shards->allToAll(kPoint, {.count = 2, .type = DType::Float32});
+  shards->allReduce(kPurpose, {.count = 10, .type = DType::Float64});
+  shards->allGather(kPurpose, {.count = 3, .type = DType::BFloat16});
+  shards->reduceScatter(kPurpose, {.count = 5, .type = DType::Float32});
+  shards->allToAll(kPurpose, {.count = 2, .type = DType::Float32});
   const std::vector<size_t> counts = {1, 0, 2, 0, 0, 0, 0, 4}, fewer(8, 0);
-  shards->allGatherV(kPoint, {.counts = counts, .offsets = {}, .type = DType::Float32});
-  shards->reduceScatterV(kPoint, {.counts = counts, .offsets = {}, .type = DType::Float64});
-  shards->allToAllV(kPoint, {.sendCounts = fewer,
-                             .sendOffsets = {},
-                             .recvCounts = counts,
-                             .recvOffsets = {},
-                             .type = DType::UInt8});
+  shards->allGatherV(kPurpose, {.counts = counts, .offsets = {}, .type = DType::Float32});
+  shards->reduceScatterV(kPurpose, {.counts = counts, .offsets = {}, .type = DType::Float64});
+  shards->allToAllV(kPurpose, {.sendCounts = fewer,
+                               .sendOffsets = {},
+                               .recvCounts = counts,
+                               .recvOffsets = {},
+                               .type = DType::UInt8});
   shards->barrier();
   EXPECT_EQ(mesh.counters().at({Axis::Fsdp}), (CollectiveCounters{.allReduce = {1, 80},
                                                                   .reduceScatter = {2, 160 + 56},

@@ -109,21 +109,21 @@ TEST(IssueOrder, IsThatOfARunWithData) {
   }
 }
 
-IssuedCall collective(Axis axis, MutationPoint point) {
-  return {.axes = {axis}, .point = point, .form = PointForm::AllReduce, .messages = {}};
+IssuedCall collective(Axis axis, Purpose purpose) {
+  return {.axes = {axis}, .purpose = purpose, .form = PurposeForm::AllReduce, .messages = {}};
 }
 IssuedCall message(int peer, bool sends) {
   return {.axes = {Axis::Pipeline},
-          .point = MutationPoint::StageOutput,
-          .form = PointForm::Exchange,
+          .purpose = Purpose::StageOutput,
+          .form = PurposeForm::Exchange,
           .messages = {{peer, sends}}};
 }
 
 // Each rank has the order of one neighbour, and together they wait in a ring.
 TEST(IssueOrder, ThatHasARingIsSeen) {
   const MeshShape shape = MeshShape::parse("dp=2,tp=2");
-  const IssuedCall sum = collective(Axis::Data, MutationPoint::GradientSum);
-  const IssuedCall heads = collective(Axis::Tensor, MutationPoint::AttentionSum);
+  const IssuedCall sum = collective(Axis::Data, Purpose::GradientSum);
+  const IssuedCall heads = collective(Axis::Tensor, Purpose::AttentionSum);
   EXPECT_EQ(unfinishedOrder(shape, std::vector<IssueOrder>(4, {sum, heads})), std::nullopt);
   EXPECT_EQ(
       unfinishedOrder(
@@ -134,8 +134,8 @@ TEST(IssueOrder, ThatHasARingIsSeen) {
 
 TEST(IssueOrder, ThatDiffersIsSeen) {
   const MeshShape shape = MeshShape::along(Axis::Data, 2);
-  const IssuedCall sum = collective(Axis::Data, MutationPoint::GradientSum);
-  const IssuedCall loss = collective(Axis::Data, MutationPoint::LossSum);
+  const IssuedCall sum = collective(Axis::Data, Purpose::GradientSum);
+  const IssuedCall loss = collective(Axis::Data, Purpose::LossSum);
   EXPECT_EQ(unfinishedOrder(shape, std::vector<IssueOrder>{{sum, loss}, {sum}}),
             "rank 0 waits in call 1, sum of losses over {dp}, for rank 1, which makes no such");
   EXPECT_EQ(unfinishedOrder(shape, std::vector<IssueOrder>{{sum, loss}, {loss, sum}}),

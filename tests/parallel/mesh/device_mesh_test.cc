@@ -11,6 +11,7 @@
 #include "parallel/mesh/redistribute.h"
 #include "parallel/tensor/box.h"
 #include "tests/device/cuda_test.h"
+#include "tests/parallel/parity/scoped_mutation.h"
 #include "tests/parallel/support/on_ranks.h"
 
 namespace tutti::parallel {
@@ -21,7 +22,7 @@ using tests::expectError;
 using tests::gpu;
 using tests::outcomeOf;
 
-constexpr MutationPoint kPoint = MutationPoint::SampleTensor;
+constexpr Purpose kPurpose = Purpose::SampleTensor;
 constexpr int64_t kCount = 1000;
 
 class MeshOnGpus : public tests::CudaTest {};
@@ -143,7 +144,7 @@ TEST_F(MeshOnGpus, CollectivesRunBetweenWhatIsComputed) {
       kShape, false,
       [](DeviceMesh& mesh) {
         Gated rank(mesh);
-        rank.group.allReduce(kPoint, rank.sum());
+        rank.group.allReduce(kPurpose, rank.sum());
         EXPECT_EQ(rank.result(), std::vector<float>(kCount, 3));
       },
       kTwo);
@@ -156,7 +157,7 @@ TEST_F(MeshOnGpus, CollectivesOfOtherStreamsAreBehindWhatIsComputed) {
         Stream own(mesh.device());
         Event added(mesh.device());
         Gated rank(mesh);
-        rank.group.allReduce(kPoint, rank.sum(), own);
+        rank.group.allReduce(kPurpose, rank.sum(), own);
         added.record(own);
         added.wait(mesh.stream());
         EXPECT_EQ(rank.result(), std::vector<float>(kCount, 3));
@@ -179,7 +180,7 @@ TEST_F(MeshOnGpus, ElementsThatWaitForACollectiveLetOtherRanksOfTheDeviceCallIt)
               mesh.finish();
               if (mesh.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
               group.allReduce(
-                  kPoint, {.send = x.data, .recv = x.data, .count = static_cast<size_t>(kCount)},
+                  kPurpose, {.send = x.data, .recv = x.data, .count = static_cast<size_t>(kCount)},
                   own);
               added.record(own);
               added.wait(mesh.stream());
@@ -204,7 +205,8 @@ TEST_F(MeshOnGpus, MessagesAreBehindWhatIsComputed) {
         const int peer = 1 - mesh.rank();
         const Tensor got = rank.arena.allocate(DType::Float32, {kCount});
         rank.group.exchange(
-            std::array{Message::to(peer, kPoint, rank.x), Message::from(peer, kPoint, got)}, own);
+            std::array{Message::to(peer, kPurpose, rank.x), Message::from(peer, kPurpose, got)},
+            own);
         passed.record(own);
         passed.wait(mesh.stream());
         copy({rank.x.data, got.data, got.bytes()}, mesh.stream());
@@ -222,7 +224,7 @@ TEST_F(MeshOnGpus, NumbersOfTheHostStayThere) {
         Gated rank(mesh);
         double number = mesh.rank() + 1;
         rank.group.allReduce(
-            MutationPoint::PartLoss,
+            Purpose::PartLoss,
             {.send = &number, .recv = &number, .count = 1, .type = DType::Float64});
         EXPECT_EQ(number, 3);
         rank.gate.open();
@@ -232,7 +234,7 @@ TEST_F(MeshOnGpus, NumbersOfTheHostStayThere) {
 
 TEST_F(MeshOnGpus, MutationsChangeWhatIsThere) {
   for (const Change change : {Change::Double, Change::Drop}) {
-    const ScopedMutation mutation(Mutation{kPoint, change});
+    const ScopedMutation mutation(Mutation{kPurpose, change});
     for (const bool onOther : {false, true})
       onRanks(
           kShape, false,
@@ -242,7 +244,7 @@ TEST_F(MeshOnGpus, MutationsChangeWhatIsThere) {
             const auto value = static_cast<float>(mesh.rank() + 1);
             const Tensor x = uploaded(mesh, arena, std::vector<float>(kCount, value), {kCount});
             mesh.communicator(AxisSet::all())
-                ->allReduce(kPoint,
+                ->allReduce(kPurpose,
                             {.send = x.data, .recv = x.data, .count = static_cast<size_t>(kCount)},
                             onOther ? StreamRef(own) : StreamRef());
             const float expected = change == Change::Drop ? value : 2 * 3;
@@ -279,7 +281,7 @@ TEST_F(MeshOnGpus, TensorsAreRedistributed) {
             Tensor x = uploaded(mesh, arena, partOf(layoutOf(from)),
                                 localShape(global, layoutOf(from), mesh.shape(), mesh.place()));
             x.layout = layoutOf(from);
-            const Tensor y = redistribute(kPoint, mesh, x, global, layoutOf(to), arena);
+            const Tensor y = redistribute(kPurpose, mesh, x, global, layoutOf(to), arena);
             EXPECT_EQ(downloaded(mesh, y), partOf(layoutOf(to))) << from << " to " << to;
           }
       },

@@ -79,7 +79,7 @@ TEST(DeviceMesh, HasACommunicatorForEverySetOfAxes) {
       // Everybody's place along the other axes is the same, and along these in order.
       std::vector<int32_t> ranks(static_cast<size_t>(group->size()));
       const int32_t own = mesh.rank();
-      group->allGather(MutationPoint::Texts,
+      group->allGather(Purpose::Texts,
                        {.send = &own, .recv = ranks.data(), .count = 1, .type = DataType::Int32});
       EXPECT_TRUE(std::is_sorted(ranks.begin(), ranks.end()));
       EXPECT_NE(std::ranges::find(ranks, own), ranks.end());

@@ -15,7 +15,7 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr MutationPoint kPoint = MutationPoint::LogitGather;  // any
+constexpr Purpose kPurpose = Purpose::LogitGather;  // any
 constexpr Axis dp = Axis::Data, fsdp = Axis::Fsdp, tp = Axis::Tensor;
 
 Layout split(int dimension, AxisList axes) {
@@ -103,7 +103,7 @@ void tryAllPairs(const MeshShape& shape, const std::vector<Axis>& axes, const Sh
       const ArenaScope scope(arena);
       const Tensor x = tensorOf(c.start.part(mesh.rank()), type, c.from, arena);
       const size_t before = arena.usedBytes();
-      const Tensor y = redistribute(kPoint, mesh, x, global, c.to, arena);
+      const Tensor y = redistribute(kPurpose, mesh, x, global, c.to, arena);
       EXPECT_EQ(y.layout, c.to);
       EXPECT_EQ(y.type, type);
       EXPECT_EQ(valuesOf(y), c.end.part(mesh.rank()));
@@ -144,7 +144,7 @@ TEST(Redistribute, LeavesAxesOfOneRankToNames) {
   Arena arena("test");
   Tensor x = arena.allocate(DType::Float32, {3, 2});
   x.layout.partial.insert(tp);
-  const Tensor y = redistribute(kPoint, alone, x, x.shape, split(0, {tp}), arena);
+  const Tensor y = redistribute(kPurpose, alone, x, x.shape, split(0, {tp}), arena);
   EXPECT_EQ(y.data, x.data);
   EXPECT_EQ(y.layout, split(0, {tp}));
 }
@@ -165,18 +165,18 @@ TEST(Redistribute, RefusesWhatIsNotItsPart) {
     Tensor x = arena.allocate(DType::Float32, {3, 2});
     x.layout = split(0, {tp});
     EXPECT_EQ(refusal([&] {
-                redistribute(kPoint, mesh, x, {8, 2}, {}, arena);
+                redistribute(kPurpose, mesh, x, {8, 2}, {}, arena);
               }),
               message("rank ", mesh.rank(),
                       " holds [4, 2] of a [8, 2] that lies as [tp, _], and not [3, 2]"));
     const Tensor columns = x.part(1, 0, 1);
     EXPECT_EQ(refusal([&] {
-                redistribute(kPoint, mesh, columns, {6, 1}, {}, arena);
+                redistribute(kPurpose, mesh, columns, {6, 1}, {}, arena);
               }),
               "only a contiguous tensor can be redistributed: float32 [3, 1]");
     Layout partial;
     partial.partial.insert(tp);
-    EXPECT_NE(refusal([&] { redistribute(kPoint, mesh, x, {6, 2}, partial, arena); }), "taken");
+    EXPECT_NE(refusal([&] { redistribute(kPurpose, mesh, x, {6, 2}, partial, arena); }), "taken");
   });
 }
 
@@ -200,7 +200,7 @@ TEST(Backward, OfARedistributionIsTheOtherWay) {
     onRanks(shape, false, [&](DeviceMesh& mesh) {
       Arena arena("test");
       const Tensor given = tensorOf(dy.part(mesh.rank()), DType::Float64, row.dy, arena);
-      const Tensor dx = redistribute(kPoint, mesh, given, {5, 4}, gradientLayout(row.x), arena);
+      const Tensor dx = redistribute(kPurpose, mesh, given, {5, 4}, gradientLayout(row.x), arena);
       // x's part moves the loss by w, of a summand too.
       EXPECT_EQ(valuesOf(dx), w.box(boxOf(w.shape, gradientLayout(row.x), shape, mesh.place())));
     });

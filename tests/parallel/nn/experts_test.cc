@@ -51,7 +51,7 @@ Experts makeExperts(const Case& c) {
                   .inner = kInner,
                   .gated = c.gated,
                   .bias = !c.gated,
-                  .points = kMlpPoints,
+                  .purposes = kMlpPurposes,
                   .experts = c.experts});
 }
 

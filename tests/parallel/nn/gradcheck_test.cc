@@ -51,12 +51,12 @@ void expectRight(Module& module, const Shape& shape) {
 
 TEST(Gradcheck, ColumnLinear) {
   ColumnLinear module(
-      {.maps = {{"first", 5}, {"second", 3}, {"third", 1}}, .points = kMlpPoints, .inputs = 7});
+      {.maps = {{"first", 5}, {"second", 3}, {"third", 1}}, .purposes = kMlpPurposes, .inputs = 7});
   expectRight(module, {6, 7});
 }
 
 TEST(Gradcheck, RowLinear) {
-  RowLinear module({.name = "linear", .points = kMlpPoints, .inputs = 7, .outputs = 5});
+  RowLinear module({.name = "linear", .purposes = kMlpPurposes, .inputs = 7, .outputs = 5});
   expectRight(module, {6, 7});
 }
 
@@ -91,11 +91,13 @@ TEST(Gradcheck, ParallelBlock) {
 }
 
 TEST(Gradcheck, LinearWithoutBias) {
-  ColumnLinear columns(
-      {.maps = {{"first", 5}, {"second", 3}}, .points = kMlpPoints, .inputs = 7, .bias = false});
+  ColumnLinear columns({.maps = {{"first", 5}, {"second", 3}},
+                        .purposes = kMlpPurposes,
+                        .inputs = 7,
+                        .bias = false});
   expectRight(columns, {6, 7});
   RowLinear rows(
-      {.name = "linear", .points = kMlpPoints, .inputs = 7, .outputs = 5, .bias = false});
+      {.name = "linear", .purposes = kMlpPurposes, .inputs = 7, .outputs = 5, .bias = false});
   expectRight(rows, {6, 7});
 }
 
@@ -188,7 +190,7 @@ class Wrong final : public Module {
 
  private:
   double factor_;
-  RowLinear right_{{.name = "linear", .points = kMlpPoints, .inputs = 3, .outputs = 3}};
+  RowLinear right_{{.name = "linear", .purposes = kMlpPurposes, .inputs = 3, .outputs = 3}};
 };
 
 TEST(Gradcheck, SeesAWrongFactor) {

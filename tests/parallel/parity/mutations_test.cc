@@ -13,6 +13,7 @@
 #include "tests/parallel/parity/one_step.h"
 #include "tests/parallel/parity/overflow.h"
 #include "tests/parallel/parity/rungs.h"
+#include "tests/parallel/parity/scoped_mutation.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
@@ -21,7 +22,7 @@ namespace {
 /// A rung under a small layout. What it compares with was computed before, without a mutation.
 struct Trial {
   std::function<Finding()> run;
-  /// It sees every mutation of a point that it passes and that is not idle.
+  /// It sees every mutation of a purpose that it passes and that is not idle.
   bool seesAll = true;
 };
 
@@ -208,10 +209,10 @@ std::vector<Trial> trials() {
   return all;
 }
 
-std::vector<Change> changesOf(MutationPoint point) {
-  const PointResult result = kMutationPoints[static_cast<size_t>(point)].result;
-  const bool doubles = result == PointResult::Values || result == PointResult::Counts ||
-                       result == PointResult::Factor;
+std::vector<Change> changesOf(Purpose purpose) {
+  const PurposeResult result = rowOf(purpose).result;
+  const bool doubles = result == PurposeResult::Values || result == PurposeResult::Counts ||
+                       result == PurposeResult::Factor;
   return doubles ? std::vector{Change::Drop, Change::Double} : std::vector{Change::Drop};
 }
 
@@ -226,61 +227,67 @@ std::string seen(const Trial& trial, const Mutation& mutation) {
   }
 }
 
-using Form = std::pair<MutationPoint, PointForm>;
+using Form = std::pair<Purpose, PurposeForm>;
 using Forms = std::set<Form>;
 
 Forms formsPassed(const Trial& trial) {
   const ScopedMutation counting;
   expectWithin(trial.run());
   Forms forms;
-  for (const auto& [point, form, count] : counting.passes()) forms.insert({point, form});
+  for (const auto& [purpose, form, count] : counting.passes()) forms.insert({purpose, form});
   return forms;
 }
 
 /// Checks are not seen where all is right, the verdict on overflows where all ranks have seen them,
 /// and the scale of clipping where no step is taken.
-bool isIdle(MutationPoint point) {
-  return point == MutationPoint::ReplicaHashes || point == MutationPoint::ReplicaVerdict ||
-         point == MutationPoint::OverflowVerdict || point == MutationPoint::ClippingScale;
+bool isIdle(Purpose purpose) {
+  return purpose == Purpose::ReplicaHashes || purpose == Purpose::ReplicaVerdict ||
+         purpose == Purpose::OverflowVerdict || purpose == Purpose::ClippingScale;
 }
 
 class Mutations {
  public:
-  /// Tries all mutations of the points that it passes.
+  /// Tries all mutations of the purposes that it passes.
   void attempt(const Trial& trial) {
     const Forms forms = formsPassed(trial);
-    std::set<MutationPoint> points;
-    for (const auto& [point, form] : forms) points.insert(point);
-    for (const MutationPoint point : points)
-      for (const Change change : changesOf(point)) attempt(trial, forms, {point, change});
+    std::set<Purpose> purposes;
+    for (const auto& [purpose, form] : forms) purposes.insert(purpose);
+    for (const Purpose purpose : purposes)
+      for (const Change change : changesOf(purpose)) attempt(trial, forms, {purpose, change});
   }
-  /// All that were passed were seen, and all there are were passed.
+  /// All that were passed were seen, and all there are were passed, in the forms of the table.
   void expectAllSeen() const {
-    for (const MutationPointFacts& facts : kMutationPoints)
-      EXPECT_GT(formsOf(facts.point), 0) << "no trial passes: " << facts.name;
+    for (const PurposeRow& row : kPurposes) {
+      EXPECT_GT(formsOf(row.purpose), 0) << "no trial passes: " << row.name;
+      for (int i = 0; i < kPurposeFormCount; ++i) {
+        const auto form = static_cast<PurposeForm>(i);
+        EXPECT_EQ(seen_.contains({row.purpose, form}), row.forms.contains(form))
+            << row.name << ": " << toString(form);
+      }
+    }
     for (const auto& [form, changes] : seen_)
       for (const Change change : changesOf(form.first))
         EXPECT_TRUE(changes.contains(change)) << "nothing sees " << describe({form.first, change})
                                               << " (" << toString(form.second) << ")";
   }
-  int formsOf(MutationPoint point) const {
+  int formsOf(Purpose purpose) const {
     int count = 0;
-    for (const auto& [form, changes] : seen_) count += form.first == point;
+    for (const auto& [form, changes] : seen_) count += form.first == purpose;
     return count;
   }
 
  private:
   static std::string describe(const Mutation& mutation) {
     return std::string(mutation.change == Change::Drop ? "dropped: " : "doubled: ") +
-           toString(mutation.point);
+           toString(mutation.purpose);
   }
   void attempt(const Trial& trial, const Forms& forms, const Mutation& mutation) {
     const std::string what = parallel::seen(trial, mutation);
     std::printf("  %s\n    %s\n", describe(mutation).c_str(),
                 what.empty() ? "not seen here" : what.c_str());
-    EXPECT_TRUE(!what.empty() || !trial.seesAll || isIdle(mutation.point)) << describe(mutation);
+    EXPECT_TRUE(!what.empty() || !trial.seesAll || isIdle(mutation.purpose)) << describe(mutation);
     for (const Form& form : forms)
-      if (form.first == mutation.point)
+      if (form.first == mutation.purpose)
         if (std::set<Change>& changes = seen_[form]; !what.empty()) changes.insert(mutation.change);
   }
 
@@ -292,18 +299,17 @@ TEST(Mutations, AreSeenBySomeRung) {
   for (const Trial& trial : trials()) mutations.attempt(trial);
   mutations.expectAllSeen();
   // In one step there are an AllReduce, a ReduceScatter, or one of uneven blocks; and AllGathers.
-  for (const MutationPoint sum : {MutationPoint::EmbeddingSum, MutationPoint::AttentionSum,
-                                  MutationPoint::MlpSum, MutationPoint::AttentionGradientSum,
-                                  MutationPoint::MlpGradientSum, MutationPoint::HeadGradientSum})
+  for (const Purpose sum :
+       {Purpose::EmbeddingSum, Purpose::AttentionSum, Purpose::MlpSum,
+        Purpose::AttentionGradientSum, Purpose::MlpGradientSum, Purpose::HeadGradientSum})
     EXPECT_EQ(mutations.formsOf(sum), 3) << toString(sum);
-  for (const MutationPoint rows :
-       {MutationPoint::AttentionRows, MutationPoint::MlpRows, MutationPoint::HeadRows,
-        MutationPoint::AttentionRowsAgain, MutationPoint::MlpRowsAgain,
-        MutationPoint::HeadRowsAgain, MutationPoint::AttentionGradientRows,
-        MutationPoint::MlpGradientRows, MutationPoint::EmbeddingGradientRows})
+  for (const Purpose rows :
+       {Purpose::AttentionRows, Purpose::MlpRows, Purpose::HeadRows, Purpose::AttentionRowsAgain,
+        Purpose::MlpRowsAgain, Purpose::HeadRowsAgain, Purpose::AttentionGradientRows,
+        Purpose::MlpGradientRows, Purpose::EmbeddingGradientRows})
     EXPECT_EQ(mutations.formsOf(rows), 2) << toString(rows);
-  EXPECT_EQ(mutations.formsOf(MutationPoint::LogitGather), 2);
-  EXPECT_EQ(mutations.formsOf(MutationPoint::SampleTensor), 7);
+  EXPECT_EQ(mutations.formsOf(Purpose::LogitGather), 2);
+  EXPECT_EQ(mutations.formsOf(Purpose::SampleTensor), 7);
 }
 
 }  // namespace

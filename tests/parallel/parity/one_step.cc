@@ -89,7 +89,7 @@ struct Training {
 /// Of ranks that have seen other tokens.
 double wholeLoss(DeviceMesh& mesh, double part) {
   if (MeshCommunicator* parts = mesh.communicator(kTokenAxes))
-    parts->allReduce(MutationPoint::PartLoss,
+    parts->allReduce(Purpose::PartLoss,
                      {.send = &part, .recv = &part, .count = 1, .type = DType::Float64});
   return part;
 }

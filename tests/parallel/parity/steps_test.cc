@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/parallel/parity/rungs.h"
+#include "tests/parallel/parity/scoped_mutation.h"
 
 namespace tutti::parallel {
 namespace {
@@ -78,20 +79,20 @@ TEST(Rung4, WrongGradientsLeaveTheBand) {
   const auto [one, other, between] = kSeeds[0];
   const RunOptions options = longRun(kRunGpt, between);
   const Band band = bandOf(options, {one, other, between});
-  const auto within = [&](const Arrangement& layout, MutationPoint point, Change change) {
-    const ScopedMutation mutation(Mutation{point, change});
+  const auto within = [&](const Arrangement& layout, Purpose purpose, Change change) {
+    const ScopedMutation mutation(Mutation{purpose, change});
     const std::string name = layout.name + (change == Change::Drop ? ", dropped " : ", doubled ");
-    const Finding finding = withinBand(band, name + toString(point), under(layout, options));
+    const Finding finding = withinBand(band, name + toString(purpose), under(layout, options));
     std::printf("%s\n", finding.describe().c_str());
     return finding.within();
   };
   const Arrangement dp = arrangement("dp=2"), fsdp = arrangement("fsdp=2", zero(3)),
                     rows = arrangement("tp=2", zero(0), true);
-  EXPECT_TRUE(within(dp, MutationPoint::GradientSum, Change::Double));
-  EXPECT_FALSE(within(dp, MutationPoint::Accumulation, Change::Drop));
-  EXPECT_FALSE(within(fsdp, MutationPoint::GradientShardSum, Change::Drop));
-  EXPECT_FALSE(within(rows, MutationPoint::HeadGradientSum, Change::Drop));
-  EXPECT_FALSE(within(rows, MutationPoint::MlpGradientRows, Change::Drop));
+  EXPECT_TRUE(within(dp, Purpose::GradientSum, Change::Double));
+  EXPECT_FALSE(within(dp, Purpose::Accumulation, Change::Drop));
+  EXPECT_FALSE(within(fsdp, Purpose::GradientShardSum, Change::Drop));
+  EXPECT_FALSE(within(rows, Purpose::HeadGradientSum, Change::Drop));
+  EXPECT_FALSE(within(rows, Purpose::MlpGradientRows, Change::Drop));
 }
 
 }  // namespace

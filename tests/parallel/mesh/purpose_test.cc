@@ -1,17 +1,22 @@
-// What a mutation changes: calls of one purpose on all ranks, or a factor, and nothing else.
+// Purposes: their table, and what a mutation of one changes: its calls on all ranks, or the factor,
+// and nothing else.
 
-#include "parallel/mesh/mutation.h"
+#include "parallel/mesh/purpose.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
+#include <string>
+#include <type_traits>
 
 #include "tests/parallel/support/on_ranks.h"
+#include "tests/parallel/parity/scoped_mutation.h"
 
 namespace tutti::parallel {
 namespace {
 
-constexpr MutationPoint kPoint = MutationPoint::LossSum;  // any that gives values
+constexpr Purpose kPurpose = Purpose::LossSum;  // any that gives values
 constexpr size_t kRanks = 3;
 constexpr float kUntouched = -1;
 using Results = std::vector<std::vector<float>>;  // by rank: what it received
@@ -23,37 +28,38 @@ std::vector<float> numbers(size_t rank, bool zeros) {
 }
 
 /// A call of that form, of blocks that are even or not, on a stream or not.
-std::vector<float> call(MeshCommunicator& group, PointForm form, bool zeros, bool onStream) {
+std::vector<float> call(MeshCommunicator& group, PurposeForm form, bool zeros, bool onStream) {
   const auto rank = static_cast<size_t>(group.rank());
   std::vector<float> x = numbers(rank, zeros), y(x.size(), kUntouched);
   const std::vector<size_t> counts{2, 0, 5}, pairs{rank, rank + 1, rank + 2};
   Stream queue;
   const StreamRef stream = onStream ? StreamRef(queue) : StreamRef();
   switch (form) {
-    case PointForm::AllReduce:
+    case PurposeForm::AllReduce:
       y = x;  // in place
-      group.allReduce(kPoint, {.send = y.data(), .recv = y.data(), .count = 12}, stream);
+      group.allReduce(kPurpose, {.send = y.data(), .recv = y.data(), .count = 12}, stream);
       break;
-    case PointForm::ReduceScatter:
-      group.reduceScatter(kPoint, {.send = x.data(), .recv = y.data(), .count = 4}, stream);
+    case PurposeForm::ReduceScatter:
+      group.reduceScatter(kPurpose, {.send = x.data(), .recv = y.data(), .count = 4}, stream);
       break;
-    case PointForm::ReduceScatterV:
+    case PurposeForm::ReduceScatterV:
       group.reduceScatterV(
-          kPoint, {.send = x.data(), .recv = y.data(), .counts = counts, .offsets = {}}, stream);
+          kPurpose, {.send = x.data(), .recv = y.data(), .counts = counts, .offsets = {}}, stream);
       break;
-    case PointForm::AllGather:
+    case PurposeForm::AllGather:
       std::copy_n(x.begin(), 4, y.begin() + 4 * group.rank());  // in place
-      group.allGather(kPoint, {.send = y.data() + 4 * rank, .recv = y.data(), .count = 4}, stream);
+      group.allGather(kPurpose, {.send = y.data() + 4 * rank, .recv = y.data(), .count = 4},
+                      stream);
       break;
-    case PointForm::AllGatherV:
+    case PurposeForm::AllGatherV:
       group.allGatherV(
-          kPoint, {.send = x.data(), .recv = y.data(), .counts = counts, .offsets = {}}, stream);
+          kPurpose, {.send = x.data(), .recv = y.data(), .counts = counts, .offsets = {}}, stream);
       break;
-    case PointForm::AllToAll:
-      group.allToAll(kPoint, {.send = x.data(), .recv = y.data(), .count = 4}, stream);
+    case PurposeForm::AllToAll:
+      group.allToAll(kPurpose, {.send = x.data(), .recv = y.data(), .count = 4}, stream);
       break;
-    case PointForm::AllToAllV:
-      group.allToAllV(kPoint,
+    case PurposeForm::AllToAllV:
+      group.allToAllV(kPurpose,
                       {.send = x.data(),
                        .sendCounts = pairs,
                        .sendOffsets = {},
@@ -62,22 +68,22 @@ std::vector<float> call(MeshCommunicator& group, PointForm form, bool zeros, boo
                        .recvOffsets = {}},
                       stream);
       break;
-    case PointForm::Exchange: {  // around a ring
+    case PurposeForm::Exchange: {  // around a ring
       const int ranks = group.size(), from = (group.rank() + ranks - 1) % ranks;
       const Message messages[] = {
-          Message::to((group.rank() + 1) % ranks, kPoint, Tensor(x.data(), DType::Float32, {4})),
-          Message::from(from, kPoint, Tensor(y.data(), DType::Float32, {4}))};
+          Message::to((group.rank() + 1) % ranks, kPurpose, Tensor(x.data(), DType::Float32, {4})),
+          Message::from(from, kPurpose, Tensor(y.data(), DType::Float32, {4}))};
       group.exchange(messages, stream);
       break;
     }
-    case PointForm::Factor: break;
+    case PurposeForm::Factor: break;
   }
   queue.synchronize();
   return y;
 }
 
 /// Of all ranks; `only`: the others send zeros.
-Results callOnRanks(PointForm form, bool onStream, int only = -1) {
+Results callOnRanks(PurposeForm form, bool onStream, int only = -1) {
   return onRanks(MeshShape::along(Axis::Tensor, kRanks), false, [&](DeviceMesh& mesh) {
     const bool zeros = only >= 0 && only != mesh.rank();
     return call(*mesh.communicator({Axis::Tensor}), form, zeros, onStream);
@@ -91,19 +97,34 @@ Results doubled(Results results) {
   return results;
 }
 
-constexpr PointForm kForms[] = {PointForm::AllReduce,      PointForm::ReduceScatter,
-                                PointForm::ReduceScatterV, PointForm::AllGather,
-                                PointForm::AllGatherV,     PointForm::AllToAll,
-                                PointForm::AllToAllV,      PointForm::Exchange};
+constexpr PurposeForm kForms[] = {PurposeForm::AllReduce,      PurposeForm::ReduceScatter,
+                                  PurposeForm::ReduceScatterV, PurposeForm::AllGather,
+                                  PurposeForm::AllGatherV,     PurposeForm::AllToAll,
+                                  PurposeForm::AllToAllV,      PurposeForm::Exchange};
+
+// A row that lacks its last field, and so any, does not compile.
+static_assert(std::is_constructible_v<PurposeRow, Purpose, const char*, PurposeForms, PurposeResult,
+                                      PurposePlace, std::optional<Awaited>>);
+static_assert(!std::is_constructible_v<PurposeRow, Purpose, const char*, PurposeForms,
+                                       PurposeResult, PurposePlace>);
+static_assert(!std::is_default_constructible_v<PurposeRow>);
+
+TEST(Purposes, HaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const PurposeRow& row : kPurposes) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_EQ(toString(row.purpose), std::string(row.name));
+  }
+}
 
 TEST(Mutation, OfACallDoublesItsResult) {
-  for (const PointForm form : kForms)
+  for (const PurposeForm form : kForms)
     for (const bool onStream : {false, true}) {
       const Results plain = callOnRanks(form, onStream);
-      const ScopedMutation mutation(Mutation{kPoint, Change::Double});
+      const ScopedMutation mutation(Mutation{kPurpose, Change::Double});
       EXPECT_EQ(callOnRanks(form, onStream), doubled(plain)) << toString(form);
       ASSERT_EQ(mutation.passes().size(), 1u);
-      EXPECT_EQ(mutation.passes()[0].point, kPoint);
+      EXPECT_EQ(mutation.passes()[0].purpose, kPurpose);
       EXPECT_EQ(mutation.passes()[0].form, form);
       EXPECT_EQ(mutation.passes()[0].count, static_cast<int64_t>(kRanks));
     }
@@ -111,22 +132,22 @@ TEST(Mutation, OfACallDoublesItsResult) {
 
 // A rank is left with what the call gives when the others send zeros.
 TEST(Mutation, OfACallDropsWhatComesFromOthers) {
-  for (const PointForm form : kForms)
+  for (const PurposeForm form : kForms)
     for (const bool onStream : {false, true}) {
       Results alone;
       for (size_t rank = 0; rank < kRanks; ++rank)
         alone.push_back(callOnRanks(form, onStream, static_cast<int>(rank))[rank]);
       const Results plain = callOnRanks(form, onStream);
       EXPECT_NE(plain, alone) << toString(form);
-      const ScopedMutation mutation(Mutation{kPoint, Change::Drop});
+      const ScopedMutation mutation(Mutation{kPurpose, Change::Drop});
       EXPECT_EQ(callOnRanks(form, onStream), alone) << toString(form);
     }
 }
 
-TEST(Mutation, OfAnotherPointChangesNothing) {
-  for (const PointForm form : kForms) {
+TEST(Mutation, OfAnotherPurposeChangesNothing) {
+  for (const PurposeForm form : kForms) {
     const Results plain = callOnRanks(form, false);
-    const ScopedMutation mutation(Mutation{MutationPoint::NormSum, Change::Drop});
+    const ScopedMutation mutation(Mutation{Purpose::NormSum, Change::Drop});
     EXPECT_EQ(callOnRanks(form, false), plain) << toString(form);
   }
 }
@@ -134,10 +155,10 @@ TEST(Mutation, OfAnotherPointChangesNothing) {
 // A call that is dropped is counted as if it had been made, and one of a dry run stays one.
 TEST(Mutation, IsNotSeenInCounters) {
   const MeshShape shape = MeshShape::along(Axis::Tensor, kRanks);
-  const ScopedMutation mutation(Mutation{kPoint, Change::Drop});
+  const ScopedMutation mutation(Mutation{kPurpose, Change::Drop});
   onRanks(shape, false, [&](DeviceMesh& mesh) {
     DeviceMesh without = DeviceMesh::dry(shape, mesh.rank());
-    for (const PointForm form : kForms)
+    for (const PurposeForm form : kForms)
       for (DeviceMesh* each : {&mesh, &without})
         call(*each->communicator({Axis::Tensor}), form, false, false);
     EXPECT_EQ(mesh.counters(), without.counters());
@@ -148,13 +169,13 @@ template <class T>
 std::vector<T> sumOverTwo(T value, DataType type) {
   return onRanks(MeshShape::parse("dp=2"), false, [&](DeviceMesh& mesh) {
     T sum{};
-    mesh.communicator({Axis::Data})->allReduce(kPoint, {&value, &sum, 1, type});
+    mesh.communicator({Axis::Data})->allReduce(kPurpose, {&value, &sum, 1, type});
     return sum;
   });
 }
 
 TEST(Mutation, DoublesFloatingPointTypesOnly) {
-  const ScopedMutation mutation(Mutation{kPoint, Change::Double});
+  const ScopedMutation mutation(Mutation{kPurpose, Change::Double});
   EXPECT_EQ(sumOverTwo(0.75, DataType::Float64), (std::vector{3.0, 3.0}));
   constexpr uint16_t k0_75 = 0x3f40, k3 = 0x4040;  // bfloat16
   EXPECT_EQ(sumOverTwo(k0_75, DataType::BFloat16), (std::vector{k3, k3}));
@@ -162,29 +183,29 @@ TEST(Mutation, DoublesFloatingPointTypesOnly) {
 }
 
 TEST(Mutation, OfAFactorIsMadeWhileItsScopeLives) {
-  constexpr MutationPoint point = MutationPoint::LossPerToken;
-  EXPECT_EQ(factor(point, 0.25), 0.25);
+  constexpr Purpose purpose = Purpose::LossPerToken;
+  EXPECT_EQ(factor(purpose, 0.25), 0.25);
   {
     const ScopedMutation counting;
-    EXPECT_EQ(factor(point, 0.25), 0.25);
+    EXPECT_EQ(factor(purpose, 0.25), 0.25);
     ASSERT_EQ(counting.passes().size(), 1u);
-    EXPECT_EQ(counting.passes()[0].form, PointForm::Factor);
+    EXPECT_EQ(counting.passes()[0].form, PurposeForm::Factor);
     EXPECT_EQ(counting.passes()[0].count, 1);
-    EXPECT_THROW(ScopedMutation(Mutation{point, Change::Drop}), Error);
+    EXPECT_THROW(ScopedMutation(Mutation{purpose, Change::Drop}), Error);
     EXPECT_EQ(counting.passes().size(), 1u);
   }
   {
-    const ScopedMutation mutation(Mutation{point, Change::Double});
+    const ScopedMutation mutation(Mutation{purpose, Change::Double});
     EXPECT_EQ(mutation.passes().size(), 0u);
-    EXPECT_EQ(factor(point, 0.25), 0.5);
-    EXPECT_EQ(factor(MutationPoint::GradientPerToken, 0.25), 0.25);
+    EXPECT_EQ(factor(purpose, 0.25), 0.5);
+    EXPECT_EQ(factor(Purpose::GradientPerToken, 0.25), 0.25);
   }
   {
-    const ScopedMutation mutation(Mutation{point, Change::Drop});
-    EXPECT_EQ(factor(point, 0.25), 1);
-    EXPECT_EQ(factor(point, 0.25, 0), 0);
+    const ScopedMutation mutation(Mutation{purpose, Change::Drop});
+    EXPECT_EQ(factor(purpose, 0.25), 1);
+    EXPECT_EQ(factor(purpose, 0.25, 0), 0);
   }
-  EXPECT_EQ(factor(point, 0.25), 0.25);
+  EXPECT_EQ(factor(purpose, 0.25), 0.25);
 }
 
 TEST(Mutation, TakesNoOffsets) {
@@ -193,7 +214,7 @@ TEST(Mutation, TakesNoOffsets) {
     const float x = 1;
     std::vector<float> y(2);
     EXPECT_THROW(mesh.communicator({Axis::Data})
-                     ->allGatherV(kPoint, {&x, y.data(), counts, offsets, DataType::Float32}),
+                     ->allGatherV(kPurpose, {&x, y.data(), counts, offsets, DataType::Float32}),
                  Error);
   });
 }

@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/bootstrap/bootstrap.h"
+#include "src/communicator/endpoints.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/local.h"
 #include "src/communicator/operation_work.h"
@@ -38,7 +39,7 @@ base::Deadline setupDeadline(const Settings& settings) {
 
 Communicator::Communicator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Communicator::~Communicator() {
-  if (impl_ && impl_->inForkedChild()) base::abandon(std::move(impl_));
+  if (impl_ && impl_->who.inForkedChild()) base::abandon(std::move(impl_));
 }
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&& other) noexcept {
@@ -76,7 +77,7 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   auto impl = std::make_shared<Impl>(
       Impl::Membership{std::move(world), std::move(members), identity.rank, kRootId}, settings);
   const std::stop_callback stopped(options.stop, [&made = *impl] {  // which the result owns
-    made.fail(Error(ErrorCode::Aborted, "set-up of " + made.self() + " was stopped"), true);
+    made.fail(Error(ErrorCode::Aborted, "set-up of " + made.who.self() + " was stopped"), true);
   });
   if (refusal) impl->refuse(*refusal);
   impl->connect(deadline);
@@ -94,12 +95,6 @@ std::vector<Communicator> Communicator::createLocal(int size, const Communicator
 }
 
 namespace communicator {
-
-uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words) {
-  uint64_t hash = parent;
-  for (const uint64_t word : words) hash = base::mixBits(hash ^ word);
-  return hash | uint64_t{1} << 63;  // never kRootId nor the windows' channel
-}
 
 std::vector<Communicator> makeLocal(
     int size, const CommunicatorOptions& options,
@@ -135,7 +130,7 @@ std::vector<Communicator> makeLocal(
 }  // namespace communicator
 
 const topology::Topology& communicator::Inspection::topology(const Communicator& c) {
-  return c.impl_->topology;
+  return c.impl_->links.topology();
 }
 const topology::Tuning& communicator::Inspection::tuning(const Communicator& c) {
   return c.impl_->settings.tuning;
@@ -149,15 +144,15 @@ bool communicator::Inspection::gpuHasLeftStreams(const Communicator& c) {
   return !c.impl_->gpu || c.impl_->gpuHasLeftStreams();
 }
 
-int Communicator::rank() const { return impl_->who.rank; }
+int Communicator::rank() const { return impl_->who.rank(); }
 int Communicator::size() const { return impl_->size; }
-const std::vector<int>& Communicator::hosts() const { return impl_->topology.hostOf; }
+const std::vector<int>& Communicator::hosts() const { return impl_->links.topology().hostOf; }
 Device Communicator::device() const { return impl_->settings.device; }
 bool Communicator::deterministic() const { return impl_->settings.deterministic; }
 
 Memory Communicator::allocate(size_t size) {
   impl_->requireUsable();
-  return impl_->who.world->windows->allocate(size, impl_->who.world);
+  return impl_->who.world()->windows->allocate(size, impl_->who.world());
 }
 
 namespace {
@@ -181,9 +176,9 @@ Memory Communicator::share(const Memory& memory) {
   impl_->requireUsable();
   TUTTI_REQUIRE(std::get_deleter<DeleteSegment>(memory.owner()),
                 "share() wants memory of allocateShareable()");
-  return impl_->who.world->windows->share(
+  return impl_->who.world()->windows->share(
       std::static_pointer_cast<transports::shm::Segment>(memory.owner()), memory.bytes(),
-      impl_->who.world);
+      impl_->who.world());
 }
 
 namespace {
@@ -222,28 +217,21 @@ std::optional<Communicator> communicator::Inspection::splitAborted(Communicator&
 
 std::shared_ptr<Communicator::Impl> Communicator::Impl::splitBy(
     const std::vector<SplitVote>& votes) {
-  const uint32_t number = ++splits;
-  const int64_t color = votes[who.rank].color;
+  const uint32_t number = children.countSplit();
+  const int64_t color = votes[who.rank()].color;
   if (color < 0) return nullptr;
   std::vector<int> chosen;  // ranks of this communicator
   for (int r = 0; r < size; ++r)
     if (votes[r].color == color) chosen.push_back(r);
   std::stable_sort(chosen.begin(), chosen.end(),
                    [&](int a, int b) { return votes[a].key < votes[b].key; });
-  Membership membership{who.world, {}, 0, 0};
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    membership.members.push_back(who.members[chosen[i]]);
-    if (chosen[i] == who.rank) membership.rank = static_cast<int>(i);
-  }
-  membership.id = communicator::derivedId(
-      who.id, {communicator::kFromSplit, number, static_cast<uint64_t>(color)});
-  auto impl = std::make_shared<Impl>(std::move(membership), settings);
+  auto impl = std::make_shared<Impl>(who.part(chosen, children.idOfSplit(number, color)), settings);
   impl->connect(setupDeadline(settings));
   return impl;
 }
 
 Communicator Communicator::subset(std::span<const int> ranks) {
-  if (impl_->inForkedChild()) throw impl_->usedAfterFork();
+  if (impl_->who.inForkedChild()) throw communicator::Membership::usedAfterFork();
   if (communicator::groupIsOpen())
     base::fail(ErrorCode::InvalidUsage, "subset() cannot be part of a group");
   return Communicator(impl_->subset(ranks, impl_->settings));
@@ -251,47 +239,43 @@ Communicator Communicator::subset(std::span<const int> ranks) {
 
 std::shared_ptr<Communicator::Impl> Communicator::Impl::subset(std::span<const int> ranks,
                                                                const Settings& its) {
-  Membership membership{who.world, {}, -1, 0};
   int last = -1;
   for (const int member : ranks) {
     TUTTI_REQUIRE(member > last && member < size, "subset: rank ", member, " after ", last,
                   " is not in ascending order, or not a rank of 0..", size - 1);
-    if (member == who.rank) membership.rank = static_cast<int>(membership.members.size());
-    membership.members.push_back(who.members[member]);
     last = member;
   }
-  TUTTI_REQUIRE(membership.rank >= 0, "subset: rank ", who.rank, " calls and is not in it");
+  TUTTI_REQUIRE(std::ranges::find(ranks, who.rank()) != ranks.end(), "subset: rank ", who.rank(),
+                " calls and is not in it");
   const base::Deadline deadline = setupDeadline(its);
   if (failed.load(std::memory_order_acquire)) awaitQuiet(deadline);
-  std::vector<uint64_t> words{communicator::kFromSubset, ++subsets[membership.members]};
-  words.insert(words.end(), membership.members.begin(), membership.members.end());
-  membership.id = communicator::derivedId(who.id, words);
-  auto impl = std::make_shared<Impl>(std::move(membership), its);
+  const uint64_t id = children.nextSubset(who.inWorld(ranks));
+  auto impl = std::make_shared<Impl>(who.part(ranks, id), its);
   impl->connect(deadline);
   return impl;
 }
 
 void Communicator::abort() {
-  if (impl_->inForkedChild()) return;  // nothing runs here that could be ended
-  const Error error(ErrorCode::Aborted, "abort() was called by " + impl_->self());
+  if (impl_->who.inForkedChild()) return;  // nothing runs here that could be ended
+  const Error error(ErrorCode::Aborted, "abort() was called by " + impl_->who.self());
   impl_->fail(error, false);
   // Also when this rank had failed before: not every failure was told.
   if (!impl_->passOnFailure()) impl_->tellFailure(error);
 }
 
 std::optional<Error> Communicator::asyncError() const {
-  if (impl_->inForkedChild()) return impl_->usedAfterFork();
+  if (impl_->who.inForkedChild()) return communicator::Membership::usedAfterFork();
   std::lock_guard lock(impl_->mutex);
   return impl_->failure;
 }
 
 std::string Communicator::describe() const {
-  if (impl_->inForkedChild()) throw impl_->usedAfterFork();
-  std::string text = base::message("communicator ", std::hex, impl_->who.id, std::dec, ": rank ",
+  if (impl_->who.inForkedChild()) throw communicator::Membership::usedAfterFork();
+  std::string text = base::message("communicator ", std::hex, impl_->who.id(), std::dec, ": rank ",
                                    rank(), " of ", size(), "\n");
   for (int r = 0; r < size(); ++r) {
-    text += base::message("  ", impl_->name(r));
-    if (r != rank()) text += base::message(" by ", impl_->endpoint->name(r));
+    text += base::message("  ", impl_->who.name(r));
+    if (r != rank()) text += base::message(" by ", impl_->links.endpoint()->name(r));
     if (impl_->gpu) text += base::message(", ", impl_->gpu->describe(r));
     text += "\n";
   }
@@ -299,12 +283,12 @@ std::string Communicator::describe() const {
 }
 
 executor::WindowPlace Communicator::Impl::locate(const void* data, uint64_t count) const {
-  return who.world->windows->locate(data, count);
+  return who.world()->windows->locate(data, count);
 }
 
 std::shared_ptr<std::byte> Communicator::Impl::resolve(int peer,
                                                        executor::WindowPlace place) const {
-  return who.world->windows->resolve(who.members[peer], place);
+  return who.world()->windows->resolve(who.inWorld(peer), place);
 }
 
 }  // namespace tutti

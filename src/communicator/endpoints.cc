@@ -4,7 +4,6 @@
 
 #include "src/base/check.h"
 #include "src/base/printable.h"
-#include "src/communicator/state.h"
 #include "transports/joined/endpoint.h"
 #include "transports/shm/endpoint.h"
 

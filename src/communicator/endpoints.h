@@ -25,6 +25,10 @@ bool needsNetwork(const topology::Topology& topology, const std::string& transpo
 std::vector<bool> farPeers(int rank, const topology::Topology& topology,
                            const std::string& transport);
 
+/// Channels that endpoints are made with: a double tree needs two. Between hosts a link that waits
+/// for what is yet to be worked on is idle, so that plans of several lanes are worth it.
+inline constexpr int kChannels = 2, kNetworkChannels = 4;
+
 /// The rings of a communicator of more than one rank so placed.
 transports::RingLayout layoutFor(const topology::Topology& topology, const std::string& transport);
 

@@ -52,25 +52,14 @@ std::string Communicator::Impl::recorded(size_t lines) const {
   return text;
 }
 
-int Communicator::Impl::rankOfWorld(int worldRank) const {
-  for (int r = 0; r < size; ++r)
-    if (who.members[r] == worldRank) return r;
-  return -1;
-}
-
-std::string Communicator::Impl::name(int rank) const {
-  return base::message("rank ", rank, " (", who.world->control->peer(who.members[rank]).describe(),
-                       ")");
-}
-
 void Communicator::Impl::send(int peer, Message type, base::Bytes payload,
                               std::vector<base::FileDescriptor> descriptors) {
   bootstrap::ControlMessage message;
-  message.channel = who.id;
+  message.channel = who.id();
   message.type = static_cast<uint32_t>(type);
   message.payload = std::move(payload);
   message.descriptors = std::move(descriptors);
-  who.world->control->send(who.members[peer], std::move(message));
+  who.control().send(who.inWorld(peer), std::move(message));
 }
 
 void Communicator::Impl::fail(const Error& error, bool tellOthers) {
@@ -85,13 +74,13 @@ void Communicator::Impl::fail(const Error& error, bool tellOthers) {
   changed.notify_all();
   if (tellOthers) tellFailure(error);
   if (error.code() != ErrorCode::Aborted)
-    base::log(LogLevel::Error, self(), ": ", error.what(), "; recent operations:\n",
+    base::log(LogLevel::Error, who.self(), ": ", error.what(), "; recent operations:\n",
               recorded(kRecordedLines));
 }
 
 void Communicator::Impl::tellFailure(const Error& error) {
   for (int peer = 0; peer < size; ++peer)
-    if (peer != who.rank)
+    if (peer != who.rank())
       send(peer, Message::Failure,
            base::ByteWriter()
                .put(error.code())
@@ -116,23 +105,20 @@ void Communicator::Impl::throwIfFailed() const {
 void Communicator::Impl::throwFailure() const {
   std::lock_guard lock(mutex);
   if (failure) throw Error(*failure);
-  base::fail(ErrorCode::Aborted, self(), " dropped an operation");  // without memory to say more
-}
-
-Error Communicator::Impl::usedAfterFork() const {
-  return Error(ErrorCode::InvalidUsage, "a communicator of the parent process was used after fork");
+  base::fail(ErrorCode::Aborted, who.self(),
+             " dropped an operation");  // without memory to say more
 }
 
 void Communicator::Impl::requireOutsideReduction() const {
   if (operation.combinesHere())
     base::fail(
-        ErrorCode::InvalidArgument, self(),
+        ErrorCode::InvalidArgument, who.self(),
         ": a reduction of the caller's own calls the communicator whose operation it is part "
         "of, and would wait for itself");
 }
 
 void Communicator::Impl::requireUsable() const {
-  if (inForkedChild()) throw usedAfterFork();
+  if (who.inForkedChild()) throw Membership::usedAfterFork();
   requireOutsideReduction();
   throwIfFailed();
 }
@@ -146,8 +132,8 @@ std::optional<Error> Communicator::Impl::stoppedBefore(uint64_t sequence) const 
     if (!p.stoppedAfter || *p.stoppedAfter >= sequence) continue;
     const auto entry = recorder.findCollective(sequence);
     return Error(p.left ? ErrorCode::PeerLost : ErrorCode::Aborted,
-                 base::message(name(peer), p.left ? " left" : " shrinks the communicator",
-                               " after operation ", *p.stoppedAfter, "; ", self(), " is in ",
+                 base::message(who.name(peer), p.left ? " left" : " shrinks the communicator",
+                               " after operation ", *p.stoppedAfter, "; ", who.self(), " is in ",
                                entry ? textOf(*entry) : base::message("operation ", sequence)));
   }
   return std::nullopt;
@@ -167,8 +153,8 @@ void Communicator::Impl::failByLeaver(int peer, const Recorder::Entry& entry) {
     left = peers[peer].left;
   }
   fail(Error(left ? ErrorCode::PeerLost : ErrorCode::Aborted,
-             base::message(name(peer), left ? " left" : " shrinks the communicator", "; ", self(),
-                           " still needs it in ", textOf(entry))),
+             base::message(who.name(peer), left ? " left" : " shrinks the communicator", "; ",
+                           who.self(), " still needs it in ", textOf(entry))),
        true);
 }
 
@@ -188,10 +174,10 @@ void Communicator::Impl::inquire(int peer, const Recorder::Entry& entry, Inquire
 void Communicator::Impl::timeoutOperation(uint64_t number) {
   const auto entry = recorder.find(number);
   const int peer = entry ? entry->waitingFor : -1;
-  std::string text = base::message(self(), ": ", entry ? textOf(*entry) : "an operation",
+  std::string text = base::message(who.self(), ": ", entry ? textOf(*entry) : "an operation",
                                    " did not complete within ", settings.timeoutMs, " ms");
   if (peer >= 0) {
-    text += base::message("; it waits for ", name(peer), " with ", entry->bytesReceived,
+    text += base::message("; it waits for ", who.name(peer), " with ", entry->bytesReceived,
                           " bytes received");
     std::lock_guard lock(mutex);
     if (peers[peer].answers) text += base::message(", which ", peers[peer].status.describe());
@@ -202,7 +188,7 @@ void Communicator::Impl::timeoutOperation(uint64_t number) {
 // ---- The monitor's thread from here on.
 
 void Communicator::Impl::onPeerLost(int worldRank, const std::string& how) {
-  const int peer = rankOfWorld(worldRank);
+  const int peer = who.rankOfWorld(worldRank);
   if (peer < 0) return;
   {
     std::lock_guard lock(mutex);
@@ -218,13 +204,13 @@ void Communicator::Impl::onPeerLost(int worldRank, const std::string& how) {
           ? base::message("after operation ", collectivesDone.load(std::memory_order_acquire))
       : entry ? "during " + textOf(*entry)
               : "during an operation";
-  fail(Error(ErrorCode::PeerLost,
-             base::message(name(peer), " was lost: ", how, "; ", self(), " noticed ", where)),
+  fail(Error(ErrorCode::PeerLost, base::message(who.name(peer), " was lost: ", how, "; ",
+                                                who.self(), " noticed ", where)),
        true);
 }
 
 void Communicator::Impl::onPeerLeft(int worldRank) {
-  const int peer = rankOfWorld(worldRank);
+  const int peer = who.rankOfWorld(worldRank);
   if (peer < 0) return;
   {
     std::lock_guard lock(mutex);
@@ -269,7 +255,7 @@ void Communicator::Impl::compareWaits(int peer, const Status& theirs) {
   {
     std::lock_guard lock(mutex);
     Peer& p = peers[peer];
-    stuck = waits && theirs.activity == other && theirs.waitingFor == who.rank && p.answers &&
+    stuck = waits && theirs.activity == other && theirs.waitingFor == who.rank() && p.answers &&
             p.status == theirs && p.waited == waited;
     p.status = theirs;
     p.answers = true;
@@ -277,14 +263,14 @@ void Communicator::Impl::compareWaits(int peer, const Status& theirs) {
   }
   if (stuck)
     fail(Error(ErrorCode::Mismatch,
-               base::message("ranks disagree: ", self(), " is in ", textOf(*mine),
-                             ", and waits for ", name(peer), ", which ", theirs.describe(),
-                             " and waits for rank ", who.rank)),
+               base::message("ranks disagree: ", who.self(), " is in ", textOf(*mine),
+                             ", and waits for ", who.name(peer), ", which ", theirs.describe(),
+                             " and waits for rank ", who.rank())),
          true);
 }
 
 void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) {
-  const int peer = rankOfWorld(from);
+  const int peer = who.rankOfWorld(from);
   if (peer < 0) return;
   try {
     base::ByteReader in(message.payload);
@@ -372,8 +358,8 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         if (mine && !(*mine->collective() == theirs))
           return fail(Error(ErrorCode::Mismatch,
                             base::message("ranks disagree about operation ", sequence, ": ",
-                                          name(peer), " calls ", theirs.describe(), "; ", self(),
-                                          " calls ", mine->describe())),
+                                          who.name(peer), " calls ", theirs.describe(), "; ",
+                                          who.self(), " calls ", mine->describe())),
                       true);
         if (by != Inquirer::Host) return;
         const Status now = status();
@@ -385,7 +371,7 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
     }
   } catch (const std::exception& e) {
     fail(Error(ErrorCode::Internal,
-               base::message(name(peer), " sent a malformed control message: ", e.what())),
+               base::message(who.name(peer), " sent a malformed control message: ", e.what())),
          true);
   }
   changed.notify_all();
@@ -400,16 +386,6 @@ Communicator::Impl::Status Communicator::Impl::status() const {
   return {.sequence = entry->sequence,
           .activity = entry->collective() ? Activity::Collective : Activity::Exchange,
           .waitingFor = entry->phase == Phase::Running ? entry->waitingFor : -1};
-}
-
-void Communicator::Impl::failByCut(const communicator::NetworkWatch::Cut& cut,
-                                   const std::string& during) {
-  fail(Error(ErrorCode::PeerLost,
-             base::message(self(), " and ", name(cut.peer),
-                           " do not reach each other any more: the latter has not answered at ",
-                           cut.where, " for seconds", endpoint->ways(cut.peer), "; noticed during ",
-                           during)),
-       true);
 }
 
 void Communicator::Impl::onTick() {
@@ -431,9 +407,9 @@ void Communicator::Impl::onTick() {
     lastInquiryNs = 0;
   }
   if (watchedPeer < 0 || waited < kInquireAfterNs) return;
-  if (endpoint) {
-    const auto cut = networkWatch.look(*endpoint, current, {&watchedPeer, 1}, now);
-    if (cut) return failByCut(*cut, textOf(*entry));
+  if (links.endpoint()) {
+    const auto cut = networkWatch.look(*links.endpoint(), current, {&watchedPeer, 1}, now);
+    if (cut) return fail(links.cut(*cut, textOf(*entry)), true);
   }
   if (now - lastInquiryNs >= kInquireAgainNs) {
     lastInquiryNs = now;
@@ -446,11 +422,10 @@ void Communicator::Impl::onTick() {
       std::lock_guard lock(mutex);
       if (peers[watchedPeer].answers) does = peers[watchedPeer].status.describe();
     }
-    const bool near = topology.hostOf[watchedPeer] == topology.hostOf[who.rank];
-    const std::string process =
-        near ? processState(who.world->control->peer(who.members[watchedPeer]).pid) : "";
-    base::log(LogLevel::Warning, self(), ": ", textOf(*entry), " has waited ", waited / 1'000'000,
-              " ms; straggler: ", name(watchedPeer), ", which ", does,
+    const bool near = links.topology().hostOf[watchedPeer] == links.topology().hostOf[who.rank()];
+    const std::string process = near ? processState(who.info(watchedPeer).pid) : "";
+    base::log(LogLevel::Warning, who.self(), ": ", textOf(*entry), " has waited ",
+              waited / 1'000'000, " ms; straggler: ", who.name(watchedPeer), ", which ", does,
               process.empty() ? "" : "; its process is " + process);
   }
 }

@@ -25,16 +25,16 @@ void Communicator::Impl::makeGpu() {
     noGpu = "it is of " + toString(settings.device);
     return;
   }
-  const auto isFar = communicator::farPeers(who.rank, topology, settings.transport);
+  const auto isFar = communicator::farPeers(who.rank(), links.topology(), settings.transport);
   const bool isAlone = std::ranges::none_of(isFar, std::identity());
   const auto isElsewhere = [&](int peer) {
-    return !isFar[peer] && who.world->control->peer(who.members[peer]).pid != ::getpid();
+    return !isFar[peer] && who.info(peer).pid != ::getpid();
   };
   const auto ranks = std::views::iota(0, size);
   communicator::GpuParking::ofProcess().sweep();
   auto side = communicator::makeGpuSide(
       {.device = settings.device,
-       .rank = who.rank,
+       .rank = who.rank(),
        .size = size,
        .timeoutMs = settings.timeoutMs,
        .mostBlocks = settings.gpuBlocks,
@@ -42,9 +42,9 @@ void Communicator::Impl::makeGpu() {
        .hasOtherProcesses = std::ranges::any_of(ranks, isElsewhere),
        .isFar = isFar,
        .reachesGpus =
-           !isAlone && settings.gpuDirect.value_or(transports::ucx::reachesGpus(*network())),
+           !isAlone && settings.gpuDirect.value_or(transports::ucx::reachesGpus(*links.network())),
        .makeFar = [this](const transports::RingLayout& layout) {
-         return transports::ucx::makeUcxEndpoint(network(), who.rank, size, layout);
+         return transports::ucx::makeUcxEndpoint(links.network(), who.rank(), size, layout);
        }});
   std::lock_guard lock(mutex);
   gpu = std::move(side);
@@ -62,12 +62,12 @@ std::string firstFault(const GpuState& state, int self) {
 bool Communicator::Impl::connectGpu(const std::vector<transports::Address>& addresses) {
   if (!gpu) return false;
   for (int peer = 0; peer < size; ++peer)
-    if (peer != who.rank && addresses[peer].blob.empty()) {
+    if (peer != who.rank() && addresses[peer].blob.empty()) {
       noGpu = "rank " + std::to_string(peer) + " has no GPU";
       return false;
     }
   for (int peer = 0; peer < size; ++peer) {
-    if (peer == who.rank) continue;
+    if (peer == who.rank()) continue;
     connectGpuTo(peer, [&] { gpu->connect(peer, addresses[peer]); });
   }
   return true;
@@ -86,16 +86,16 @@ void Communicator::Impl::connectGpuTo(int peer, const std::function<void()>& con
 bool Communicator::Impl::gpuIsFaultless() {
   const GpuState& state = gpu->state();
   if (state.faults.empty()) return true;
-  noGpu = firstFault(state, who.rank);
+  noGpu = firstFault(state, who.rank());
   return false;
 }
 
 void Communicator::Impl::tellGpuState(size_t round, base::Deadline deadline) {
   for (int peer = 0; peer < size; ++peer)
-    if (peer != who.rank) send(peer, Message::Gpu, gpu->state().write(), gpu->descriptors());
+    if (peer != who.rank()) send(peer, Message::Gpu, gpu->state().write(), gpu->descriptors());
   awaitAll("GPU's state", deadline, [&](const Peer& p) { return p.gpu.size() > round; });
   for (int peer = 0; peer < size; ++peer) {
-    if (peer == who.rank) continue;
+    if (peer == who.rank()) continue;
     std::unique_lock lock(mutex);  // a quick peer's next state may come meanwhile
     const communicator::ToldGpuState theirs = std::move(peers[peer].gpu[round]);
     lock.unlock();
@@ -128,7 +128,7 @@ void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>&
     std::vector<transports::Address> addresses(ranks.size());
     for (size_t peer = 0; peer < ranks.size(); ++peer)
       if (ranks[peer] != rank && ranks[peer]->gpu)
-        addresses[peer] = ranks[peer]->gpu->address(rank->who.rank);
+        addresses[peer] = ranks[peer]->gpu->address(rank->who.rank());
     joined &= rank->connectGpu(addresses);
   }
   if (!joined) return;
@@ -138,7 +138,7 @@ void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>&
     for (const auto& rank : ranks) states.push_back(rank->gpu->state());
     for (const auto& rank : ranks)
       for (int peer = 0; peer < rank->size; ++peer)
-        if (peer != rank->who.rank) rank->gpu->hear(peer, {states[peer]});
+        if (peer != rank->who.rank()) rank->gpu->hear(peer, {states[peer]});
     for (const auto& rank : ranks) good &= rank->gpuIsFaultless();
     return good;
   };
@@ -197,7 +197,7 @@ void Communicator::Impl::awaitReplays() {
   const int64_t end = clock.nowNs() + settings.timeoutMs * 1'000'000 + kReplaysEndNs;
   for (base::Backoff backoff(false); gpu->hasGraphs() && gpu->isRunning(); backoff.idle()) {
     if (clock.nowNs() < end) continue;
-    base::log(LogLevel::Error, self(), ": a replay on ", toString(settings.device),
+    base::log(LogLevel::Error, who.self(), ": a replay on ", toString(settings.device),
               " has not ended by its deadline");
     return;
   }
@@ -210,7 +210,8 @@ void Communicator::Impl::finishGpu() {
     awaitReplays();
     gpu->leave();
   } catch (const Error& error) {
-    base::log(LogLevel::Error, self(), " leaves ", toString(settings.device), ": ", error.what());
+    base::log(LogLevel::Error, who.self(), " leaves ", toString(settings.device), ": ",
+              error.what());
   }
   communicator::forgetStreams(gpu->group());
 }
@@ -233,7 +234,7 @@ void Communicator::Impl::awaitGpuPeers() {
     return true;
   };
   if (changed.wait_for(lock, kPeersLeave, allGone)) return;
-  base::log(LogLevel::Warning, self(), ": other ranks do not leave; its memory of ",
+  base::log(LogLevel::Warning, who.self(), ": other ranks do not leave; its memory of ",
             toString(settings.device), " is kept");
   gpu.release();
 }
@@ -241,7 +242,7 @@ void Communicator::Impl::awaitGpuPeers() {
 // What is launched or replayed later finds memory and words that end it.
 void Communicator::Impl::parkGpu() {
   if (!gpu || communicator::GpuParking::mayGo(*gpu)) return;
-  base::log(LogLevel::Info, self(), " leaves while ",
+  base::log(LogLevel::Info, who.self(), " leaves while ",
             gpu->hasGraphs() ? "graphs of its calls are there, which are to be replayed no more"
                              : "a call of it, which has failed, waits for other work of the GPU",
             "; its memory of ", toString(settings.device), " is kept until that is over");

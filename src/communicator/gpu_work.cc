@@ -293,14 +293,14 @@ void addParts(const GpuWork& work, std::vector<Part>& parts) {
   const Communicator::Impl& c = *work.communicator;
   if (!work.isExchange()) {
     uint64_t number = c.gpuCollectives.load() + 1;
-    for (const Part& part : parts) number += part.line == kCollectives && part.rank == c.who.rank;
-    parts.push_back({kCollectives, c.who.rank, number, number});
+    for (const Part& part : parts) number += part.line == kCollectives && part.rank == c.who.rank();
+    parts.push_back({kCollectives, c.who.rank(), number, number});
     return;
   }
   for (const auto& [line, count] : messagesOf(std::get<executor::Exchange>(work.call))) {
     const auto known = c.gpuMessages.find(line);
     const uint64_t before = known == c.gpuMessages.end() ? 0 : known->second;
-    parts.push_back({line, c.who.rank, before + 1, before + count});
+    parts.push_back({line, c.who.rank(), before + 1, before + count});
   }
 }
 
@@ -314,7 +314,7 @@ uint64_t requireApart(const Batch& batch, const GpuWork& one, StreamRef on) {
   const int other = SharedStreams::ofProcess().launch(batch.group, stream, parts);
   if (other < 0) return stream.capture;
   const std::string call = std::visit([](const auto& its) { return its.describe(); }, one.facts);
-  base::fail(ErrorCode::InvalidUsage, one.communicator->self(), " and rank ", other,
+  base::fail(ErrorCode::InvalidUsage, one.communicator->who.self(), " and rank ", other,
              " of the same communicator call ", call,
              " on one stream, one after the other, and would wait for each other: their calls have "
              "to be in one group");
@@ -334,7 +334,7 @@ std::vector<uint64_t> capturesOf(const Batch& batch) {
     for (const StreamRef joined : work.joined)
       if (captureOf(work, joined) != captures.back())
         base::fail(
-            ErrorCode::InvalidUsage, work.communicator->self(),
+            ErrorCode::InvalidUsage, work.communicator->who.self(),
             ": of the streams of a group's calls one is captured, and another one not, or into "
             "another graph");
   }
@@ -390,7 +390,8 @@ void launch(std::vector<GpuWork> works) {
     try {
       communicator->awaitIdleGpu();
     } catch (const Error& error) {  // the first one is what the caller has to know
-      base::log(LogLevel::Error, communicator->self(), " cannot wait for its GPU: ", error.what());
+      base::log(LogLevel::Error, communicator->who.self(),
+                " cannot wait for its GPU: ", error.what());
     }
   }
   std::rethrow_exception(first);
@@ -405,11 +406,11 @@ const GpuChoice& Communicator::Impl::chooseOnGpu(const CallFacts& facts) {
   if (const auto known = gpuChoices.find(key); known != gpuChoices.end()) return known->second;
   const topology::Topology joined{.ranks = size,
                                   .cores = size,
-                                  .hostOf = topology.hostOf,
+                                  .hostOf = links.topology().hostOf,
                                   .slotBytes = gpu->slotBytes(),
                                   .channels = gpu->channels()};
-  plan::CollectiveRequest request = communicator::requestOf(facts, size, settings.deterministic,
-                                                            settings.algorithm, topology.hostOf);
+  plan::CollectiveRequest request = communicator::requestOf(
+      facts, size, settings.deterministic, settings.algorithm, links.topology().hostOf);
   const uint64_t bytes = request.blockBytes();
   request.mappable = gpu->canMap() && bytes >= communicator::kLeastMappedBytes;
   const collectives::Choice choice =
@@ -425,16 +426,16 @@ const GpuChoice& Communicator::Impl::chooseOnGpu(const CallFacts& facts) {
   made.plan = plan.get();
   made.slices =
       communicator::slicesFor(made.spec, communicator::bufferBytes(made.spec, bytes), *gpu);
-  base::log(LogLevel::Debug, self(), ": on ", toString(settings.device), " for blocks of up to ",
-            bytes, " bytes: ", made.spec.describe());
+  base::log(LogLevel::Debug, who.self(), ": on ", toString(settings.device),
+            " for blocks of up to ", bytes, " bytes: ", made.spec.describe());
   return gpuChoices.emplace(key, made).first->second;
 }
 
 GpuWork Communicator::Impl::gpuWork(const OperationWork& work, StreamRef stream) {
   const char* const call = work.placement().call;
   const auto refuse = [&](const std::string& why) {
-    base::fail(ErrorCode::Unsupported, self(), ": ", call, " on ", toString(settings.device), ": ",
-               why);
+    base::fail(ErrorCode::Unsupported, who.self(), ": ", call, " on ", toString(settings.device),
+               ": ", why);
   };
   if (!noGpu.empty()) refuse("the ranks' GPUs are not joined: " + noGpu);
   const executor::Launch* const launch = work.launch();
@@ -485,7 +486,8 @@ void Communicator::Impl::launching(const GpuWork& work, uint64_t behind) {
 }
 
 void Communicator::Impl::awaitIdleGpu() {
-  for (base::Backoff backoff(!topology.oversubscribed()); !gpuHasLeftStreams();) backoff.idle();
+  for (base::Backoff backoff(!links.topology().oversubscribed()); !gpuHasLeftStreams();)
+    backoff.idle();
   if (std::exchange(gpuBuffersAreMapped, false) &&
       (gpu->failure() || failed.load(std::memory_order_acquire)))
     gpu->awaitPeers();
@@ -495,7 +497,7 @@ void Communicator::Impl::awaitIdleGpu() {
 // The monitor finds out what has gone wrong.
 void Communicator::Impl::awaitGpu() {
   awaitIdleGpu();
-  base::Backoff backoff(!topology.oversubscribed());
+  base::Backoff backoff(!links.topology().oversubscribed());
   while (gpu->failure()) {
     throwIfFailed();
     backoff.idle();
@@ -530,7 +532,7 @@ void Communicator::Impl::watchLeaversOnGpu() {
   if (leaver != gpuLeaver) gpuLeaverSinceNs = now;
   gpuLeaver = leaver;
   if (leaver < 0 || now - gpuLeaverSinceNs < kLeaverNs) return;
-  fail(Error(ErrorCode::PeerLost, base::message(name(leaver), " left; ", self(),
+  fail(Error(ErrorCode::PeerLost, base::message(who.name(leaver), " left; ", who.self(),
                                                 " still needs it on ", toString(settings.device))),
        true);
 }
@@ -544,13 +546,13 @@ void Communicator::Impl::watchWaitsOnGpu() {
     std::lock_guard lock(mutex);
     if (gpu) ended = gpu->underWay();
     if (ended)
-      std::ranges::copy_if(visited, std::back_inserter(waitedFor),
+      std::ranges::copy_if(links.visited(), std::back_inserter(waitedFor),
                            [&](int peer) { return !peers[peer].left; });
   }
   if (ended) inquireOnGpu(*ended);
   if (waitedFor.empty()) return;
-  const auto cut = gpuNetworkWatch.look(*endpoint, *ended, waitedFor, clock.nowNs());
-  if (cut) failByCut(*cut, base::message("a collective on ", toString(settings.device)));
+  const auto cut = gpuNetworkWatch.look(*links.endpoint(), *ended, waitedFor, clock.nowNs());
+  if (cut) fail(links.cut(*cut, "a collective on " + toString(settings.device)), true);
 }
 
 // Of ranks in different calls none may get a message of the other's: they take other wires, or have
@@ -566,7 +568,7 @@ void Communicator::Impl::inquireOnGpu(uint64_t ended) {
   gpuInquiryNs = now;
   for (int i = 0; i < std::min(kAskedAtATime, size - 1); ++i) {
     gpuAsked = gpuAsked % (size - 1) + 1;
-    inquire((who.rank + gpuAsked) % size, *entry, Inquirer::GpuWaiting);
+    inquire((who.rank() + gpuAsked) % size, *entry, Inquirer::GpuWaiting);
   }
 }
 
@@ -617,17 +619,17 @@ void Communicator::Impl::watchGpu() {
   const bool isAnswer = isMismatch || found->code == ErrorCode::Timeout;
   const int64_t grace = isAsked ? kDisputeNs : isAnswer ? 0 : kReasonNs;
   if (now - gpuFailedNs < grace) return;
-  std::string call = base::message(self(), " on ", toString(settings.device));
+  std::string call = base::message(who.self(), " on ", toString(settings.device));
   if (entry)
     call += ": " + entry->describe();
   else if (found->operation > 0)
     call += ": a call, or a replay of one";
   else
-    call += found->peer < 0 ? ", between calls" : ", between calls with " + name(found->peer);
+    call += found->peer < 0 ? ", between calls" : ", between calls with " + who.name(found->peer);
   std::string text = base::message(call, ": ", found->text);
   if (found->code == ErrorCode::Timeout && found->peer >= 0) {
     text = base::message(call, " did not complete within ", settings.timeoutMs,
-                         " ms; it waits for ", name(found->peer));
+                         " ms; it waits for ", who.name(found->peer));
     if (found->bytesArrived)
       text += base::message(" with ", *found->bytesArrived, " bytes received");
   }

@@ -43,17 +43,18 @@ OperationWork OperationWork::copy() const {
 
 OperationWork::~OperationWork() {
   if (!communicator_ || entry_.number == 0 || ended_) return;
-  if (communicator_->inForkedChild()) return;
+  if (communicator_->who.inForkedChild()) return;
   try {
     communicator_->fail(
-        Error(ErrorCode::Aborted, base::message(communicator_->self(), " dropped ", entry_.name(),
-                                                ", ", entry_.describe())),
+        Error(ErrorCode::Aborted, base::message(communicator_->who.self(), " dropped ",
+                                                entry_.name(), ", ", entry_.describe())),
         true);
   } catch (...) {  // no memory to tell why
     communicator_->failed.store(true, std::memory_order_seq_cst);
   }
   base::Backoff backoff(false);
-  while (running_ && communicator_->endpoint && !communicator_->endpoint->recall()) backoff.idle();
+  while (running_ && communicator_->links.endpoint() && !communicator_->links.endpoint()->recall())
+    backoff.idle();
   end(Phase::Failed);
 }
 
@@ -93,7 +94,7 @@ void OperationWork::takeNumber() {
   c.issued.store(entry_.number, std::memory_order_release);
 }
 
-bool OperationWork::sharesCores() const { return communicator_->topology.oversubscribed(); }
+bool OperationWork::sharesCores() const { return communicator_->links.topology().oversubscribed(); }
 
 double OperationWork::predictedMicroseconds() const {
   auto& c = *communicator_;
@@ -148,8 +149,8 @@ device::Work::Status OperationWork::poll() {
 void OperationWork::failedBy(ErrorCode code, const char* what) {
   auto& c = *communicator_;
   if (!c.failed.load(std::memory_order_acquire))
-    c.fail(Error(code,
-                 base::message(c.self(), ": ", entry_.name(), ", ", entry_.describe(), ": ", what)),
+    c.fail(Error(code, base::message(c.who.self(), ": ", entry_.name(), ", ", entry_.describe(),
+                                     ": ", what)),
            true);
   leaving_ = true;
 }
@@ -157,7 +158,7 @@ void OperationWork::failedBy(ErrorCode code, const char* what) {
 // The caller gets his memory back when nobody reads it any more.
 device::Work::Status OperationWork::leave() {
   auto& c = *communicator_;
-  if (running_ && c.endpoint && !c.endpoint->recall()) return Status::Idle;
+  if (running_ && c.links.endpoint() && !c.links.endpoint()->recall()) return Status::Idle;
   end(Phase::Failed);
   c.throwFailure();
 }
@@ -193,7 +194,7 @@ device::Work::Status OperationWork::step() {
   }
   bool moved = false;  // also for other communicators
   try {
-    moved = c.endpoint && c.endpoint->progress();
+    moved = c.links.endpoint() && c.links.endpoint()->progress();
   } catch (const transports::ConnectionLost& lost) {
     noteBreak(lost);
   }
@@ -229,8 +230,8 @@ device::Work::Status OperationWork::disputed(const executor::MismatchSeen& seen)
   if (c.clock.nowNs() - disputedNs_ < kDisputeNs) return Status::Idle;
   c.fail(
       Error(ErrorCode::Mismatch,
-            base::message("ranks disagree: ", c.self(), " is in ", entry_.name(), ": ",
-                          entry_.describe(), "; ", c.name(seen.peer),
+            base::message("ranks disagree: ", c.who.self(), " is in ", entry_.name(), ": ",
+                          entry_.describe(), "; ", c.who.name(seen.peer),
                           " sent a message of its operation ", seen.operation, " with fingerprint ",
                           seen.callHash, " instead of ", entry_.collective()->fingerprint())),
       true);
@@ -257,10 +258,11 @@ void OperationWork::noteBreak(const transports::ConnectionLost& lost) {
 device::Work::Status OperationWork::broken(const transports::ConnectionLost& lost) {
   auto& c = *communicator_;
   if (c.clock.nowNs() - brokenNs_ >= kBreakNs)
-    c.fail(Error(ErrorCode::PeerLost,
-                 base::message(c.name(lost.peer()), " was lost: ", lost.how(), "; ", c.self(),
-                               " noticed during ", entry_.name(), ", ", entry_.describe())),
-           true);
+    c.fail(
+        Error(ErrorCode::PeerLost,
+              base::message(c.who.name(lost.peer()), " was lost: ", lost.how(), "; ", c.who.self(),
+                            " noticed during ", entry_.name(), ", ", entry_.describe())),
+        true);
   return Status::Idle;
 }
 

@@ -51,7 +51,7 @@ struct Extents {
 };
 
 Extents extentsOf(const Communicator::Impl& self, const Communicator::Impl::Call& call) {
-  const auto rank = static_cast<size_t>(self.who.rank);
+  const auto rank = static_cast<size_t>(self.who.rank());
   if (call.blocks) return {(*call.blocks)[rank], plan::endOf(*call.blocks)};
   const CallFacts& f = call.facts;
   // Also where no buffer has so many: plans are laid out for a block of every rank.
@@ -75,7 +75,7 @@ Placement checkBuffers(const Communicator::Impl& self, const Communicator::Impl:
                   " is of ", toString(call.reduction.type()), ", not of ", toString(f.type));
   TUTTI_REQUIRE(f.collective != Collective::Scan || f.op != ReduceOp::Avg,
                 "scan: avg is not one of its reductions: ranks would divide by different numbers");
-  const bool atRoot = f.root == self.who.rank;
+  const bool atRoot = f.root == self.who.rank();
   const bool inUsed = !plan::onlyRootGives(f.collective) || atRoot;
   const bool outUsed = !plan::onlyRootGets(f.collective) || atRoot;
   const Extents extents = extentsOf(self, call);
@@ -135,22 +135,23 @@ void requireDisjoint(const char* name, std::vector<plan::Block> blocks) {
 ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
   auto& slot = choices[communicator::choiceKey(facts, size)];
   if (slot) return *slot;
-  plan::CollectiveRequest request = communicator::requestOf(facts, size, settings.deterministic,
-                                                            settings.algorithm, topology.hostOf);
+  plan::CollectiveRequest request = communicator::requestOf(
+      facts, size, settings.deterministic, settings.algorithm, links.topology().hostOf);
   request.mappable = true;
-  const collectives::Choice choice = collectives::choose(request, topology, settings.tuning);
+  const collectives::Choice choice =
+      collectives::choose(request, links.topology(), settings.tuning);
   auto ready = std::make_unique<ReadyChoice>();
   ready->plan =
-      executor::lendingPlan(choice.spec, collectives::build(choice.spec, who.rank), who.rank);
+      executor::lendingPlan(choice.spec, collectives::build(choice.spec, who.rank()), who.rank());
   ready->hash = choice.spec.hash();
   ready->microseconds = choice.candidates.front().microseconds;
   if (choice.mapped && size > 1) {
     ready->mapped = std::make_unique<executor::ReadyPlan>(
-        executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, who.rank)});
+        executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, who.rank())});
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
     if (request.algorithm.empty()) ready->asking = std::make_unique<plan::Asking>();
   }
-  base::log(LogLevel::Debug, self(), ": for blocks of up to ", request.blockBytes(),
+  base::log(LogLevel::Debug, who.self(), ": for blocks of up to ", request.blockBytes(),
             " bytes: ", choice.reason);
   slot = std::move(ready);
   return *slot;
@@ -168,13 +169,13 @@ OperationWork Communicator::Impl::makeCollective(Call call) {
   const ReadyChoice& choice = choose(call.facts);
   call.facts.algorithm = choice.plan.spec.algorithm;
   call.facts.planHash = choice.hash;
-  executor::Launch launch{.rank = who.rank,
+  executor::Launch launch{.rank = who.rank(),
                           .size = size,
                           .plan = &choice.plan,
                           .mapped = choice.mapped.get(),
                           .asking = choice.asking.get(),
                           .windows = this,
-                          .endpoint = endpoint.get(),
+                          .endpoint = links.endpoint(),
                           .in = call.in,
                           .out = call.out,
                           .count = communicator::blockCount(call.facts, size),
@@ -233,9 +234,9 @@ std::vector<executor::Transfer> Communicator::Impl::blocks(const char* what, con
 }
 
 OperationWork Communicator::Impl::makeExchange(executor::Exchange transfers) {
-  transfers.rank = who.rank;
+  transfers.rank = who.rank();
   transfers.size = size;
-  transfers.endpoint = endpoint.get();
+  transfers.endpoint = links.endpoint();
   std::vector<Buffer> buffers;
   if (settings.device.kind != DeviceKind::Host) {
     for (const executor::Transfer& t : transfers.sends)
@@ -264,7 +265,7 @@ void Communicator::Impl::start(OperationWork work, StreamRef stream) {
     stream.host()->enqueue(std::move(queued));
   } else {
     work.takeNumber();
-    communicator::drive(work, !topology.oversubscribed());
+    communicator::drive(work, !links.topology().oversubscribed());
   }
 }
 

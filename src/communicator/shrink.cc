@@ -32,7 +32,7 @@ base::ByteWriter& putRanks(base::ByteWriter& out, const std::set<int>& ranks) {
 }  // namespace
 
 Communicator Communicator::shrink() {
-  if (impl_->inForkedChild()) throw impl_->usedAfterFork();
+  if (impl_->who.inForkedChild()) throw communicator::Membership::usedAfterFork();
   impl_->requireOutsideReduction();
   const auto deadline =
       base::Deadline::after(std::chrono::milliseconds(impl_->settings.setupTimeoutMs));
@@ -53,17 +53,12 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::shrunk(base::Deadline de
   // This rank issues nothing more here. Others may still be in operations that it took part in;
   // those that wait for later ones learn it from the first view.
   passOnFailure();
-  fail(Error(ErrorCode::Aborted, self() + " shrinks the communicator"), false);
+  fail(Error(ErrorCode::Aborted, who.self() + " shrinks the communicator"), false);
   awaitQuiet(deadline);
-  std::vector<uint64_t> words{communicator::kFromShrink, voting.vote};
-  Membership membership{who.world, {}, 0, 0};
-  for (const int survivor : agreeOnSurvivors(deadline)) {
-    if (survivor == who.rank) membership.rank = static_cast<int>(membership.members.size());
-    membership.members.push_back(who.members[survivor]);
-    words.push_back(static_cast<uint64_t>(survivor));
-  }
-  membership.id = communicator::derivedId(who.id, words);
-  return std::make_shared<Impl>(std::move(membership), settings);
+  const uint32_t vote = voting.vote;
+  const std::vector<int> survivors = agreeOnSurvivors(deadline);
+  return std::make_shared<Impl>(who.part(survivors, children.idOfShrink(vote, survivors)),
+                                settings);
 }
 
 // An operation that a stream runs sees the failure at its next poll. After that this rank touches
@@ -72,7 +67,7 @@ void Communicator::Impl::awaitQuiet(base::Deadline deadline) {
   base::Backoff backoff(false);
   while (active.load(std::memory_order_seq_cst) || (gpu && !gpuIsQuiet())) {
     if (deadline.passed())
-      base::fail(ErrorCode::Timeout, self(), ": timed out while operation ",
+      base::fail(ErrorCode::Timeout, who.self(), ": timed out while operation ",
                  turn.load(std::memory_order_acquire), " was still running here");
     backoff.idle();
   }
@@ -101,7 +96,7 @@ class Communicator::Impl::Vote {
   int cutOff() const {
     for (int peer = 0; peer < impl_.size; ++peer)
       if (const Peer& p = impl_.peers[peer];
-          p.lost && !p.left && impl_.who.world->control->runs(impl_.who.members[peer]))
+          p.lost && !p.left && impl_.who.control().runs(impl_.who.inWorld(peer)))
         return peer;
     return -1;
   }
@@ -110,7 +105,7 @@ class Communicator::Impl::Vote {
   int missing() const {
     for (int peer = 0; peer < impl_.size; ++peer) {
       const Peer& p = impl_.peers[peer];
-      if (peer == impl_.who.rank || at_.proposed->contains(peer) || p.lost || p.left) continue;
+      if (peer == impl_.who.rank() || at_.proposed->contains(peer) || p.lost || p.left) continue;
       if (!p.views.contains({at_.vote, at_.round})) return peer;
     }
     return -1;
@@ -130,8 +125,8 @@ class Communicator::Impl::Vote {
   [[noreturn]] void giveUp() {
     const int lost = cutOff(), peer = lost >= 0 ? lost : missing();
     lock_.unlock();
-    base::fail(ErrorCode::Timeout, impl_.self(), ": shrink timed out while waiting for ",
-               impl_.name(peer),
+    base::fail(ErrorCode::Timeout, impl_.who.self(), ": shrink timed out while waiting for ",
+               impl_.who.name(peer),
                lost >= 0 ? ", which cannot be reached and whose process has not ended"
                          : ", which is alive but has not come to this shrink");
   }
@@ -144,7 +139,7 @@ class Communicator::Impl::Vote {
   void tell(Message type, const base::Bytes& payload) {
     lock_.unlock();
     for (int peer = 0; peer < impl_.size; ++peer)
-      if (peer != impl_.who.rank && !at_.dead.contains(peer)) impl_.send(peer, type, payload);
+      if (peer != impl_.who.rank() && !at_.dead.contains(peer)) impl_.send(peer, type, payload);
     lock_.lock();
   }
 
@@ -162,8 +157,8 @@ class Communicator::Impl::Vote {
   bool conclude() {
     await([&] { return decided() || missing() < 0; });
     const bool agreed = decided() ? adopt() : compare();
-    if (at_.dead.contains(impl_.who.rank))
-      base::fail(ErrorCode::PeerLost, impl_.self(), " is taken for dead by the other ranks");
+    if (at_.dead.contains(impl_.who.rank()))
+      base::fail(ErrorCode::PeerLost, impl_.who.self(), " is taken for dead by the other ranks");
     at_.proposed.reset();
     if (!agreed) {
       ++at_.round;
@@ -186,7 +181,7 @@ class Communicator::Impl::Vote {
     collectDead();
     bool equal = at_.dead == *at_.proposed;
     for (int peer = 0; peer < impl_.size; ++peer) {
-      if (peer == impl_.who.rank || at_.proposed->contains(peer)) continue;
+      if (peer == impl_.who.rank() || at_.proposed->contains(peer)) continue;
       const auto view = impl_.peers[peer].views.find({at_.vote, at_.round});
       if (view == impl_.peers[peer].views.end()) continue;  // lost before, so not equal
       equal &= view->second == *at_.proposed;

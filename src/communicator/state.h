@@ -20,16 +20,17 @@
 
 #include "collectives/chooser.h"
 #include "src/base/clock.h"
-#include "src/base/process.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/communicator/endpoints.h"
+#include "src/communicator/children.h"
 #include "src/communicator/gpu.h"
+#include "src/communicator/links.h"
+#include "src/communicator/membership.h"
 #include "src/communicator/network_watch.h"
 #include "src/communicator/recorder.h"
-#include "src/communicator/windows.h"
+#include "src/communicator/settings.h"
+#include "src/communicator/world.h"
 #include "src/executor/exchange_operation.h"
 #include "src/executor/host_operation.h"
-#include "src/topology/machine.h"
 #include "transports/connection.h"
 
 namespace tutti::communicator {
@@ -37,72 +38,10 @@ namespace tutti::communicator {
 class OperationWork;
 struct GpuWork;
 
-/// A rank among those of its host.
-struct LocalRank {
-  int place = 0, ranks = 1;
-  std::optional<int> gpu;  ///< the one that its communicator works on
-
-  static LocalRank of(int rank, const topology::Topology& topology, Device device);
-};
-/// What the worker of such a rank is told: the NIC that is near, where the machine that `read`
-/// reads has several. What the user has told UCX counts.
-transports::ucx::WorkerOptions workerOptions(const LocalRank& rank,
-                                             const std::function<topology::Machine()>& read);
-
-/// What all communicators of one rank of a job share.
-struct World {
-  const base::ProcessGuard guard;
-  std::shared_ptr<bootstrap::ControlPlane> control;
-  std::unique_ptr<WindowTable> windows;
-  /// Made by the first communicator that needs the network. Collective calls make communicators, so
-  /// threads may come at once.
-  /// By the NIC near the rank, where there are several.
-  std::shared_ptr<transports::ucx::Worker> network(const LocalRank& rank);
-  /// `shared`: of ranks that share a process, one for all of them; else null.
-  World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared);
-  ~World();  ///< leaves the job; a forked child's copy leaves everything as it is
-
- private:
-  std::mutex mutex_;
-  std::shared_ptr<transports::ucx::Worker> network_;
-};
-
-/// Settings after defaults and environment are applied. Equal on all ranks where marked.
-struct Settings {
-  int64_t setupTimeoutMs = 0;
-  int64_t timeoutMs = 0;
-  int64_t stragglerMs = 0;
-  bool deterministic = false;  ///< equal
-  std::string algorithm;       ///< equal
-  std::string transport;       ///< equal
-  topology::Tuning tuning;     ///< rank 0's counts
-  Device device;
-  uint32_t gpuBlocks = 0;         ///< 0: chosen
-  bool gpuCopies = false;         ///< of one rank for all
-  std::optional<bool> gpuDirect;  ///< not set: where UCX says that it can
-  static Settings from(const CommunicatorOptions& options);
-};
-
-/// The deadline of set-up that these options and the environment give; the default where they give
-/// none that can be.
-int64_t setupTimeoutOf(const CommunicatorOptions& options);
-
-/// The constants that TUTTI_TUNING names, or the defaults.
-topology::Tuning ownTuning();
-
-/// The channel of a communicator that is made from another: the same on all ranks that give the
-/// same words, and different from its parent's and the windows'.
-uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words);
-inline constexpr uint64_t kFromSplit = 1, kFromShrink = 2, kFromSubset = 3;  // first words
-
 /// What a rank says in a split; no communicator is made for it where the color is negative.
 struct SplitVote {
   int64_t color, key;
 };
-
-/// Channels that endpoints are made with: a double tree needs two. Between hosts a link that waits
-/// for what is yet to be worked on is idle, so that plans of several lanes are worth it.
-inline constexpr int kChannels = 2, kNetworkChannels = 4;
 
 /// A choice with this rank's programs, cached.
 struct ReadyChoice {
@@ -133,14 +72,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
                                   std::enable_shared_from_this<Impl> {
   using World = communicator::World;
   using Settings = communicator::Settings;
-
-  /// Who is in it. `members` are ranks of the world, in order of their rank here.
-  struct Membership {
-    std::shared_ptr<World> world;
-    std::vector<int> members;
-    int rank = 0;
-    uint64_t id = 0;  ///< channel of the control plane, the same on all members
-  };
+  using Membership = communicator::Membership;
 
   /// What a rank that is inquired after is doing.
   enum class Activity : uint8_t { Nothing, Collective, Exchange };
@@ -193,8 +125,6 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   [[noreturn]] void refuse(const Error& why);
   /// Throws InvalidArgument or Unsupported for a device or an algorithm that there is not.
   void requirePossible();
-  /// The worker by which this rank reaches other hosts.
-  std::shared_ptr<transports::ucx::Worker> network();
   /// Until `arrived` holds for all others. Throws Timeout, or PeerLost for one that has left.
   void awaitAll(const char* what, base::Deadline deadline,
                 const std::function<bool(const Peer&)>& arrived);
@@ -206,7 +136,6 @@ struct Communicator::Impl final : bootstrap::ControlListener,
                            std::vector<std::unique_ptr<transports::Endpoint>> endpoints);
 
   // Set-up between hosts (setup_hosts.cc): that addresses lead there, and that messages get there.
-  std::vector<int> ranksToVisit() const;
   void reachHosts(base::Deadline deadline);
   void visitHosts(base::Deadline deadline);
   void crossHosts(base::Deadline deadline);
@@ -291,10 +220,6 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   [[noreturn]] void throwFailure() const;
   void requireUsable() const;  ///< not failed, not forked, not from inside its own operation
   void requireOutsideReduction() const;
-  bool inForkedChild() const { return guard.inForkedChild(); }
-  Error usedAfterFork() const;
-  std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"
-  std::string self() const { return name(who.rank); }
   void inquire(int peer, uint64_t operation);
   void inquire(int peer, const communicator::Recorder::Entry& entry, Inquirer by);
   void inquireOnGpu(uint64_t ended);
@@ -303,7 +228,6 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::optional<Error> stoppedBefore(uint64_t sequence) const;
   /// A rank of these that left or shrinks, or -1.
   int stoppedAmong(const std::function<bool(int)>& ranks) const;
-  void failByCut(const communicator::NetworkWatch::Cut& cut, const std::string& during);
   void failByLeaver(int peer, const communicator::Recorder::Entry& entry);
   void timeoutOperation(uint64_t operation);
 
@@ -328,15 +252,12 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void compareWaits(int peer, const Status& theirs);
   void send(int peer, Message type, base::Bytes payload,
             std::vector<base::FileDescriptor> descriptors = {});
-  int rankOfWorld(int worldRank) const;
 
   const Membership who;
   Settings settings;  // constant once connected
   const int size;
-  const base::ProcessGuard guard;
-  topology::Topology topology;
-  std::vector<int> visited;                        // of other hosts; constant
-  std::unique_ptr<transports::Endpoint> endpoint;  // null when alone
+  communicator::Links links;
+  communicator::Children children;
   base::SteadyClock clock;
 
   // Operations: collectives, which all ranks number alike, and exchanges, which they do not. `turn`
@@ -364,9 +285,6 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::map<std::pair<int, int>, uint64_t> gpuMessages;  // launched, by sender and receiver
   std::unordered_map<uint64_t, communicator::GpuChoice> gpuChoices;
   std::unordered_map<uint64_t, std::unique_ptr<communicator::GpuPlan>> gpuPlans;  // by spec's hash
-  uint32_t splits = 0;
-  std::map<std::vector<int>, uint64_t>
-      subsets;  // how many of each were made, by ranks of the world
 
   // Failure and set-up state, shared with the monitor's thread.
   std::atomic<bool> failed{false};

@@ -5,8 +5,8 @@
 
 #include <tutti/tutti.h>
 
+#include "src/communicator/endpoints.h"
 #include "src/communicator/local.h"
-#include "src/communicator/state.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/sim/endpoint.h"
 

@@ -16,6 +16,7 @@
 #include <tutti/log.h>
 #include <tutti/tutti.h>
 
+#include "src/communicator/endpoints.h"
 #include "src/communicator/local.h"
 #include "src/communicator/state.h"
 #include "tests/bootstrap/recording_listener.h"

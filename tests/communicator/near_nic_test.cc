@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "src/communicator/state.h"
+#include "src/communicator/world.h"
 #include "tests/topology/big_machine.h"
 
 namespace tutti::communicator {

@@ -14,9 +14,9 @@
 
 #include <tutti/tutti.h>
 
+#include "src/communicator/endpoints.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/local.h"
-#include "src/communicator/state.h"
 #include "src/plan/asking.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"

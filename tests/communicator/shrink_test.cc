@@ -16,6 +16,7 @@
 #include <tutti/tutti.h>
 
 #include "src/bootstrap/local_control_plane.h"
+#include "src/communicator/endpoints.h"
 #include "src/communicator/local.h"
 #include "src/communicator/state.h"
 #include "tests/support/local_ranks.h"

@@ -7,7 +7,7 @@
 #include "src/base/check.h"
 #include "src/base/cores.h"
 #include "src/communicator/endpoints.h"
-#include "src/communicator/state.h"
+#include "src/communicator/settings.h"
 
 namespace tutti::tools {
 namespace {

@@ -15,7 +15,7 @@
 #include "collectives/regret.h"
 #include "src/base/check.h"
 #include "src/communicator/inspection.h"
-#include "src/communicator/state.h"
+#include "src/communicator/settings.h"
 #include "src/tools/common/algorithm_times.h"
 #include "src/tools/common/launch_ranks.h"
 #include "src/tools/common/machine_use.h"

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "src/bootstrap/local_control_plane.h"
+#include "src/communicator/endpoints.h"
 #include "src/communicator/local.h"
-#include "src/communicator/state.h"
 #include "tests/communicator/gpu/ranks.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"

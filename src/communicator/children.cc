@@ -1,0 +1,36 @@
+#include "src/communicator/children.h"
+
+#include "src/base/integers.h"
+
+namespace tutti::communicator {
+namespace {
+
+constexpr uint64_t kFromSplit = 1, kFromShrink = 2, kFromSubset = 3;  // first words
+
+/// The same on all ranks that give the same words, and different from the parent's, from that of a
+/// job's first communicator and from the channel of windows.
+uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words) {
+  uint64_t hash = parent;
+  for (const uint64_t word : words) hash = base::mixBits(hash ^ word);
+  return hash | uint64_t{1} << 63;
+}
+
+}  // namespace
+
+uint64_t Children::idOfSplit(uint32_t split, int64_t color) const {
+  return derivedId(parent_, {kFromSplit, split, static_cast<uint64_t>(color)});
+}
+
+uint64_t Children::nextSubset(const std::vector<int>& members) {
+  std::vector<uint64_t> words{kFromSubset, ++subsets_[members]};
+  words.insert(words.end(), members.begin(), members.end());
+  return derivedId(parent_, words);
+}
+
+uint64_t Children::idOfShrink(uint32_t vote, std::span<const int> survivors) const {
+  std::vector<uint64_t> words{kFromShrink, vote};
+  words.insert(words.end(), survivors.begin(), survivors.end());
+  return derivedId(parent_, words);
+}
+
+}  // namespace tutti::communicator

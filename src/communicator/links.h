@@ -1,0 +1,57 @@
+#pragma once
+
+// Links: how a rank reaches the others with data of the host. It owns the topology, the endpoint
+// and the ranks of other hosts that this rank probes. Set-up writes it, on the thread that
+// connects, before the first operation; from then on operations and the monitor's thread read it,
+// and what they read is constant. The endpoint itself belongs to the operation that has its turn;
+// of the monitor's thread it knows visit() and ways() only.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tutti/error.h>
+
+#include "src/communicator/membership.h"
+#include "src/communicator/network_watch.h"
+#include "src/communicator/settings.h"
+#include "src/topology/topology.h"
+#include "transports/connection.h"
+
+namespace tutti::communicator {
+
+class Links {
+ public:
+  Links(const Membership& who, const Settings& settings);
+
+  const topology::Topology& topology() const { return topology_; }
+  transports::Endpoint* endpoint() const { return endpoint_.get(); }  ///< null when alone
+  /// Ranks of other hosts whose addresses this one looks after.
+  const std::vector<int>& visited() const { return visited_; }
+  /// The worker by which this rank reaches other hosts. Throws with this rank's name.
+  std::shared_ptr<transports::ucx::Worker> network() const;
+  /// That these two do not reach each other any more.
+  Error cut(const NetworkWatch::Cut& cut, const std::string& during) const;
+
+  // Set-up.
+  /// The cores of a rank's host are these, where others have told more.
+  void limitCores(int cores);
+  void use(std::unique_ptr<transports::Endpoint> endpoint);
+
+ private:
+  const Membership& who_;
+  const Settings& settings_;
+  topology::Topology topology_;
+  std::vector<int> visited_;
+  std::unique_ptr<transports::Endpoint> endpoint_;
+};
+
+/// Of all of up to 17 hosts, and of those that are 10, 12, ..., each time about an eighth more,
+/// away in either direction, the ranks that have this one's place there, counted again from the
+/// first of the host that has fewer. So each rank is visited from all of these hosts.
+std::vector<int> ranksToVisit(const topology::Topology& topology, int rank);
+
+/// In order.
+std::vector<int> ranksOfHost(const topology::Topology& topology, int host);
+
+}  // namespace tutti::communicator

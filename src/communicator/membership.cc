@@ -1,0 +1,40 @@
+#include "src/communicator/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/check.h"
+
+namespace tutti::communicator {
+
+Membership::Membership(std::shared_ptr<World> world, std::vector<int> members, int rank,
+                       uint64_t id)
+    : world_(std::move(world)), members_(std::move(members)), rank_(rank), id_(id) {}
+
+int Membership::rankOfWorld(int worldRank) const {
+  for (int r = 0; r < size(); ++r)
+    if (inWorld(r) == worldRank) return r;
+  return -1;
+}
+
+std::string Membership::name(int rank) const {
+  return base::message("rank ", rank, " (", info(rank).describe(), ")");
+}
+
+std::vector<int> Membership::inWorld(std::span<const int> ranks) const {
+  std::vector<int> members;
+  for (const int rank : ranks) members.push_back(inWorld(rank));
+  return members;
+}
+
+Membership Membership::part(std::span<const int> ranks, uint64_t id) const {
+  const auto own = std::ranges::find(ranks, rank_);
+  TUTTI_ASSERT(own != ranks.end(), "rank ", rank_, " is not in its own communicator");
+  return {world_, inWorld(ranks), static_cast<int>(own - ranks.begin()), id};
+}
+
+Error Membership::usedAfterFork() {
+  return Error(ErrorCode::InvalidUsage, "a communicator of the parent process was used after fork");
+}
+
+}  // namespace tutti::communicator

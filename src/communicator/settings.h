@@ -1,0 +1,39 @@
+#pragma once
+
+// The settings of a communicator, after defaults and environment are applied. A value: set-up takes
+// rank 0's tuning over, and after that it is constant.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <tutti/communicator.h>
+
+#include "src/topology/tuning.h"
+
+namespace tutti::communicator {
+
+/// Equal on all ranks where marked.
+struct Settings {
+  int64_t setupTimeoutMs = 0;
+  int64_t timeoutMs = 0;
+  int64_t stragglerMs = 0;
+  bool deterministic = false;  ///< equal
+  std::string algorithm;       ///< equal
+  std::string transport;       ///< equal
+  topology::Tuning tuning;     ///< rank 0's counts
+  Device device;
+  uint32_t gpuBlocks = 0;         ///< 0: chosen
+  bool gpuCopies = false;         ///< of one rank for all
+  std::optional<bool> gpuDirect;  ///< not set: where UCX says that it can
+  static Settings from(const CommunicatorOptions& options);
+};
+
+/// The deadline of set-up that these options and the environment give. Invalid ones give the
+/// default.
+int64_t setupTimeoutOf(const CommunicatorOptions& options);
+
+/// The constants that TUTTI_TUNING names, or the defaults.
+topology::Tuning ownTuning();
+
+}  // namespace tutti::communicator

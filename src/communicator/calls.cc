@@ -2,14 +2,17 @@
 
 #include <tutti/communicator.h>
 
+#include "src/communicator/call.h"
+#include "src/communicator/host_backend.h"
 #include "src/communicator/operation_work.h"
+#include "src/communicator/operations.h"
 #include "src/communicator/state.h"
 
 namespace tutti {
 
+using communicator::Call;
 using communicator::OperationWork;
 using plan::Collective;
-using Call = Communicator::Impl::Call;
 
 namespace {
 
@@ -34,51 +37,61 @@ Call callOf(Collective collective, const Args& a) {
 }
 
 OperationWork make(Communicator::Impl& c, const AllReduceArgs& a) {
-  return c.makeCollective(callOf(Collective::AllReduce, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::AllReduce, a));
 }
 OperationWork make(Communicator::Impl& c, const ReduceArgs& a) {
-  return c.makeCollective(callOf(Collective::Reduce, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::Reduce, a));
 }
 OperationWork make(Communicator::Impl& c, const BroadcastArgs& a) {
-  return c.makeCollective(callOf(Collective::Broadcast, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::Broadcast, a));
 }
 OperationWork make(Communicator::Impl& c, const AllGatherArgs& a) {
-  return c.makeCollective(callOf(Collective::AllGather, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::AllGather, a));
 }
 OperationWork make(Communicator::Impl& c, const ReduceScatterArgs& a) {
-  return c.makeCollective(callOf(Collective::ReduceScatter, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::ReduceScatter, a));
 }
 OperationWork make(Communicator::Impl& c, const AllGatherVArgs& a) {
-  return c.makeUneven(callOf(Collective::AllGather, a), a.counts, a.offsets);
+  return communicator::makeCollective(
+      c.shared(),
+      communicator::withBlocks(callOf(Collective::AllGather, a), c.caller(), a.counts, a.offsets));
 }
 OperationWork make(Communicator::Impl& c, const ReduceScatterVArgs& a) {
-  return c.makeUneven(callOf(Collective::ReduceScatter, a), a.counts, a.offsets);
+  return communicator::makeCollective(
+      c.shared(), communicator::withBlocks(callOf(Collective::ReduceScatter, a), c.caller(),
+                                           a.counts, a.offsets));
 }
 OperationWork make(Communicator::Impl& c, const GatherArgs& a) {
-  return c.makeCollective(callOf(Collective::Gather, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::Gather, a));
 }
 OperationWork make(Communicator::Impl& c, const ScatterArgs& a) {
-  return c.makeCollective(callOf(Collective::Scatter, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::Scatter, a));
 }
 OperationWork make(Communicator::Impl& c, const AllToAllArgs& a) {
-  return c.makeCollective(callOf(Collective::AllToAll, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::AllToAll, a));
 }
 OperationWork make(Communicator::Impl& c, const ScanArgs& a) {
-  return c.makeCollective(callOf(Collective::Scan, a));
+  return communicator::makeCollective(c.shared(), callOf(Collective::Scan, a));
 }
 OperationWork make(Communicator::Impl& c, const BarrierArgs&) {
-  return c.makeCollective({.facts = {.collective = Collective::Barrier}});
+  return communicator::makeCollective(c.shared(), {.facts = {.collective = Collective::Barrier}});
 }
 OperationWork make(Communicator::Impl& c, const SendArgs& a) {
-  return c.makeExchange({.sends = {c.transfer("send", a.send, a.count, a.type, a.peer)}});
+  return communicator::makeExchange(
+      c.shared(),
+      {.sends = {communicator::transferOf("send", c.caller(), a.send, a.count, a.type, a.peer)}});
 }
 OperationWork make(Communicator::Impl& c, const ReceiveArgs& a) {
-  return c.makeExchange({.receives = {c.transfer("recv", a.recv, a.count, a.type, a.peer)}});
+  return communicator::makeExchange(
+      c.shared(), {.receives = {communicator::transferOf("recv", c.caller(), a.recv, a.count,
+                                                         a.type, a.peer)}});
 }
 OperationWork make(Communicator::Impl& c, const AllToAllVArgs& a) {
-  return c.makeExchange(
-      {.sends = c.blocks("send", a.send, a.sendCounts, a.sendOffsets, a.type),
-       .receives = c.blocks("recv", a.recv, a.recvCounts, a.recvOffsets, a.type)});
+  return communicator::makeExchange(
+      c.shared(), {.sends = communicator::transfersOf("send", c.caller(), a.send, a.sendCounts,
+                                                      a.sendOffsets, a.type),
+                   .receives = communicator::transfersOf("recv", c.caller(), a.recv, a.recvCounts,
+                                                         a.recvOffsets, a.type)});
 }
 
 }  // namespace
@@ -93,18 +106,17 @@ PreparedCall::PreparedCall(PreparedCall&&) noexcept = default;
 PreparedCall& PreparedCall::operator=(PreparedCall&&) noexcept = default;
 
 void PreparedCall::start(StreamRef stream) {
-  auto& communicator = *impl_->work.communicator();
-  communicator.requireUsable();
-  communicator.start(impl_->work.copy(), stream);
+  impl_->work.owners().host.requireUsable();
+  communicator::start(impl_->work.copy(), stream);
 }
 
 #define TUTTI_CALL(method, Args)                                                       \
   void Communicator::method(const Args& args, StreamRef stream) {                      \
-    impl_->requireUsable();                                                            \
-    impl_->start(make(*impl_, args), stream);                                          \
+    impl_->host.requireUsable();                                                       \
+    communicator::start(make(*impl_, args), stream);                                   \
   }                                                                                    \
   PreparedCall Communicator::prepare(const Args& args) {                               \
-    impl_->requireUsable();                                                            \
+    impl_->host.requireUsable();                                                       \
     return PreparedCall(                                                               \
         std::make_unique<PreparedCall::Impl>(PreparedCall::Impl{make(*impl_, args)})); \
   }
@@ -125,12 +137,12 @@ TUTTI_CALL(allToAllV, AllToAllVArgs)
 #undef TUTTI_CALL
 
 void Communicator::barrier(StreamRef stream) {
-  impl_->requireUsable();
-  impl_->start(make(*impl_, BarrierArgs{}), stream);
+  impl_->host.requireUsable();
+  communicator::start(make(*impl_, BarrierArgs{}), stream);
 }
 
 PreparedCall Communicator::prepare(const BarrierArgs& args) {
-  impl_->requireUsable();
+  impl_->host.requireUsable();
   return PreparedCall(std::make_unique<PreparedCall::Impl>(PreparedCall::Impl{make(*impl_, args)}));
 }
 

@@ -15,7 +15,7 @@
 #include "src/communicator/endpoints.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/local.h"
-#include "src/communicator/operation_work.h"
+#include "src/communicator/operations.h"
 #include "src/communicator/state.h"
 
 namespace tutti {
@@ -75,9 +75,11 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   std::vector<int> members(identity.size);
   for (int r = 0; r < identity.size; ++r) members[r] = r;
   auto impl = std::make_shared<Impl>(
-      Impl::Membership{std::move(world), std::move(members), identity.rank, kRootId}, settings);
+      communicator::Membership(std::move(world), std::move(members), identity.rank, kRootId),
+      settings);
   const std::stop_callback stopped(options.stop, [&made = *impl] {  // which the result owns
-    made.fail(Error(ErrorCode::Aborted, "set-up of " + made.who.self() + " was stopped"), true);
+    made.failure.fail(Error(ErrorCode::Aborted, "set-up of " + made.who.self() + " was stopped"),
+                      true);
   });
   if (refusal) impl->refuse(*refusal);
   impl->connect(deadline);
@@ -115,7 +117,7 @@ std::vector<Communicator> makeLocal(
     auto world = std::make_shared<World>(std::move(planes[r]), windows);
     if (!options.devices.empty()) settings.device = options.devices[r];
     impls.push_back(std::make_shared<Communicator::Impl>(
-        Communicator::Impl::Membership{std::move(world), members, r, kRootId}, settings));
+        Membership(std::move(world), members, r, kRootId), settings));
     if (size > 1) endpoints.push_back(makeEndpoint(r));
   }
   if (size == 1)
@@ -137,21 +139,21 @@ const topology::Tuning& communicator::Inspection::tuning(const Communicator& c) 
 }
 
 uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
-  return c.impl_->operation.bytesReceived();
+  return c.impl_->host.bytesReceived();
 }
 
 bool communicator::Inspection::gpuHasLeftStreams(const Communicator& c) {
-  return !c.impl_->gpu || c.impl_->gpuHasLeftStreams();
+  return !c.impl_->gpu.side() || c.impl_->gpu.hasLeftStreams();
 }
 
 int Communicator::rank() const { return impl_->who.rank(); }
-int Communicator::size() const { return impl_->size; }
+int Communicator::size() const { return impl_->who.size(); }
 const std::vector<int>& Communicator::hosts() const { return impl_->links.topology().hostOf; }
 Device Communicator::device() const { return impl_->settings.device; }
 bool Communicator::deterministic() const { return impl_->settings.deterministic; }
 
 Memory Communicator::allocate(size_t size) {
-  impl_->requireUsable();
+  impl_->host.requireUsable();
   return impl_->who.world()->windows->allocate(size, impl_->who.world());
 }
 
@@ -173,7 +175,7 @@ Memory allocateShareable(size_t bytes) {
 }
 
 Memory Communicator::share(const Memory& memory) {
-  impl_->requireUsable();
+  impl_->host.requireUsable();
   TUTTI_REQUIRE(std::get_deleter<DeleteSegment>(memory.owner()),
                 "share() wants memory of allocateShareable()");
   return impl_->who.world()->windows->share(
@@ -216,15 +218,15 @@ std::optional<Communicator> communicator::Inspection::splitAborted(Communicator&
 }
 
 std::shared_ptr<Communicator::Impl> Communicator::Impl::splitBy(
-    const std::vector<SplitVote>& votes) {
+    const std::vector<SplitVote>& said) {
   const uint32_t number = children.countSplit();
-  const int64_t color = votes[who.rank()].color;
+  const int64_t color = said[who.rank()].color;
   if (color < 0) return nullptr;
   std::vector<int> chosen;  // ranks of this communicator
-  for (int r = 0; r < size; ++r)
-    if (votes[r].color == color) chosen.push_back(r);
+  for (int r = 0; r < who.size(); ++r)
+    if (said[r].color == color) chosen.push_back(r);
   std::stable_sort(chosen.begin(), chosen.end(),
-                   [&](int a, int b) { return votes[a].key < votes[b].key; });
+                   [&](int a, int b) { return said[a].key < said[b].key; });
   auto impl = std::make_shared<Impl>(who.part(chosen, children.idOfSplit(number, color)), settings);
   impl->connect(setupDeadline(settings));
   return impl;
@@ -241,14 +243,14 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::subset(std::span<const i
                                                                const Settings& its) {
   int last = -1;
   for (const int member : ranks) {
-    TUTTI_REQUIRE(member > last && member < size, "subset: rank ", member, " after ", last,
-                  " is not in ascending order, or not a rank of 0..", size - 1);
+    TUTTI_REQUIRE(member > last && member < who.size(), "subset: rank ", member, " after ", last,
+                  " is not in ascending order, or not a rank of 0..", who.size() - 1);
     last = member;
   }
   TUTTI_REQUIRE(std::ranges::find(ranks, who.rank()) != ranks.end(), "subset: rank ", who.rank(),
                 " calls and is not in it");
   const base::Deadline deadline = setupDeadline(its);
-  if (failed.load(std::memory_order_acquire)) awaitQuiet(deadline);
+  if (failure.hasFailed()) awaitQuiet(deadline);
   const uint64_t id = children.nextSubset(who.inWorld(ranks));
   auto impl = std::make_shared<Impl>(who.part(ranks, id), its);
   impl->connect(deadline);
@@ -258,15 +260,14 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::subset(std::span<const i
 void Communicator::abort() {
   if (impl_->who.inForkedChild()) return;  // nothing runs here that could be ended
   const Error error(ErrorCode::Aborted, "abort() was called by " + impl_->who.self());
-  impl_->fail(error, false);
+  impl_->failure.fail(error, false);
   // Also when this rank had failed before: not every failure was told.
-  if (!impl_->passOnFailure()) impl_->tellFailure(error);
+  if (!impl_->failure.passOn()) impl_->failure.tell(error);
 }
 
 std::optional<Error> Communicator::asyncError() const {
   if (impl_->who.inForkedChild()) return communicator::Membership::usedAfterFork();
-  std::lock_guard lock(impl_->mutex);
-  return impl_->failure;
+  return impl_->failure.reason();
 }
 
 std::string Communicator::describe() const {
@@ -276,19 +277,11 @@ std::string Communicator::describe() const {
   for (int r = 0; r < size(); ++r) {
     text += base::message("  ", impl_->who.name(r));
     if (r != rank()) text += base::message(" by ", impl_->links.endpoint()->name(r));
-    if (impl_->gpu) text += base::message(", ", impl_->gpu->describe(r));
+    if (communicator::GpuSide* const side = impl_->gpu.side())
+      text += base::message(", ", side->describe(r));
     text += "\n";
   }
   return text + impl_->recorded(SIZE_MAX);
-}
-
-executor::WindowPlace Communicator::Impl::locate(const void* data, uint64_t count) const {
-  return who.world()->windows->locate(data, count);
-}
-
-std::shared_ptr<std::byte> Communicator::Impl::resolve(int peer,
-                                                       executor::WindowPlace place) const {
-  return who.world()->windows->resolve(who.inWorld(peer), place);
 }
 
 }  // namespace tutti

@@ -1,255 +1,142 @@
-// Joining the GPUs of a communicator's ranks: addresses went with the hellos; then ranks tell each
-// other twice what they know to be in the way, before and after the pairs have been tried out. Who
-// is joined once more, for copies, does so between two more rounds: what is found there is known to
-// one rank alone, and either all go on or none.
+#include "src/communicator/gpu_setup.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <functional>
 #include <ranges>
+#include <string>
+#include <utility>
 
-#include "src/base/backoff.h"
 #include "src/base/check.h"
-#include "src/base/log.h"
+#include "src/communicator/endpoints.h"
+#include "src/communicator/gpu_backend.h"
 #include "src/communicator/gpu_parking.h"
-#include "src/communicator/gpu_work.h"
-#include "src/communicator/state.h"
+#include "src/communicator/links.h"
+#include "src/communicator/messages.h"
+#include "src/communicator/peers.h"
 
-namespace tutti {
+namespace tutti::communicator {
 
-using communicator::GpuState;
-
-void Communicator::Impl::makeGpu() {
-  if (settings.device.kind != DeviceKind::Cuda) {
-    noGpu = "it is of " + toString(settings.device);
-    return;
-  }
-  const auto isFar = communicator::farPeers(who.rank(), links.topology(), settings.transport);
+void makeGpu(const Owners& c) {
+  const Settings& settings = c.settings;
+  if (settings.device.kind != DeviceKind::Cuda)
+    return c.gpu.refuseCalls("it is of " + toString(settings.device));
+  const int own = c.who.rank(), size = c.who.size();
+  const auto isFar = farPeers(own, c.links.topology(), settings.transport);
   const bool isAlone = std::ranges::none_of(isFar, std::identity());
   const auto isElsewhere = [&](int peer) {
-    return !isFar[peer] && who.info(peer).pid != ::getpid();
+    return !isFar[peer] && c.who.info(peer).pid != ::getpid();
   };
-  const auto ranks = std::views::iota(0, size);
-  communicator::GpuParking::ofProcess().sweep();
-  auto side = communicator::makeGpuSide(
+  GpuParking::ofProcess().sweep();
+  c.gpu.use(makeGpuSide(
       {.device = settings.device,
-       .rank = who.rank(),
+       .rank = own,
        .size = size,
        .timeoutMs = settings.timeoutMs,
        .mostBlocks = settings.gpuBlocks,
        .byCopies = settings.gpuCopies,
-       .hasOtherProcesses = std::ranges::any_of(ranks, isElsewhere),
+       .hasOtherProcesses = std::ranges::any_of(std::views::iota(0, size), isElsewhere),
        .isFar = isFar,
-       .reachesGpus =
-           !isAlone && settings.gpuDirect.value_or(transports::ucx::reachesGpus(*links.network())),
-       .makeFar = [this](const transports::RingLayout& layout) {
-         return transports::ucx::makeUcxEndpoint(links.network(), who.rank(), size, layout);
-       }});
-  std::lock_guard lock(mutex);
-  gpu = std::move(side);
+       .reachesGpus = !isAlone &&
+                      settings.gpuDirect.value_or(transports::ucx::reachesGpus(*c.links.network())),
+       .makeFar = [&links = c.links, own, size](const transports::RingLayout& layout) {
+         return transports::ucx::makeUcxEndpoint(links.network(), own, size, layout);
+       }}));
 }
 
 namespace {
 
-std::string firstFault(const GpuState& state, int self) {
-  const auto& [peer, fault] = *state.faults.begin();
-  return peer == self ? fault : base::message("with rank ", peer, ": ", fault);
-}
-
-}  // namespace
-
-bool Communicator::Impl::connectGpu(const std::vector<transports::Address>& addresses) {
-  if (!gpu) return false;
-  for (int peer = 0; peer < size; ++peer)
-    if (peer != who.rank() && addresses[peer].blob.empty()) {
-      noGpu = "rank " + std::to_string(peer) + " has no GPU";
-      return false;
-    }
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer == who.rank()) continue;
-    connectGpuTo(peer, [&] { gpu->connect(peer, addresses[peer]); });
-  }
-  return true;
-}
-
 // The peer's memory is not there any more where it has failed meanwhile.
-void Communicator::Impl::connectGpuTo(int peer, const std::function<void()>& connect) {
+void connectTo(const Owners& c, int peer, const std::function<void()>& connect) {
   try {
     connect();
   } catch (const Error& e) {
     if (e.code() != ErrorCode::Refused) throw;
-    cannotConnect(peer, e);
+    c.peers.cannotConnect(peer, e);
   }
 }
 
-bool Communicator::Impl::gpuIsFaultless() {
-  const GpuState& state = gpu->state();
-  if (state.faults.empty()) return true;
-  noGpu = firstFault(state, who.rank());
-  return false;
-}
-
-void Communicator::Impl::tellGpuState(size_t round, base::Deadline deadline) {
-  for (int peer = 0; peer < size; ++peer)
-    if (peer != who.rank()) send(peer, Message::Gpu, gpu->state().write(), gpu->descriptors());
-  awaitAll("GPU's state", deadline, [&](const Peer& p) { return p.gpu.size() > round; });
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer == who.rank()) continue;
-    std::unique_lock lock(mutex);  // a quick peer's next state may come meanwhile
-    const communicator::ToldGpuState theirs = std::move(peers[peer].gpu[round]);
-    lock.unlock();
-    connectGpuTo(peer, [&] { gpu->hear(peer, theirs); });
-  }
-}
-
-void Communicator::Impl::joinGpus(const std::vector<transports::Address>& addresses,
-                                  base::Deadline deadline) {
-  if (!connectGpu(addresses)) return;
-  tellGpuState(0, deadline);
-  if (!gpuIsFaultless()) return;
-  const bool rejoins = gpu->byCopies();
-  if (rejoins) {
-    gpu->rejoin();
-    for (const size_t round : {1, 2}) tellGpuState(round, deadline);
-    if (!gpuIsFaultless()) return;
-  }
-  gpu->startProbe();
-  if (rejoins) tellGpuState(3, deadline);  // what this rank has copied is there
-  gpu->finishProbe();
-  tellGpuState(rejoins ? 4 : 1, deadline);
-  if (gpuIsFaultless()) gpu->makeReady();
-}
-
-void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>& ranks) {
-  for (const auto& rank : ranks) rank->makeGpu();
-  bool joined = true;
-  for (const auto& rank : ranks) {
-    std::vector<transports::Address> addresses(ranks.size());
-    for (size_t peer = 0; peer < ranks.size(); ++peer)
-      if (ranks[peer] != rank && ranks[peer]->gpu)
-        addresses[peer] = ranks[peer]->gpu->address(rank->who.rank());
-    joined &= rank->connectGpu(addresses);
-  }
-  if (!joined) return;
-  const auto tellAll = [&] {
-    bool good = true;
-    std::vector<GpuState> states;
-    for (const auto& rank : ranks) states.push_back(rank->gpu->state());
-    for (const auto& rank : ranks)
-      for (int peer = 0; peer < rank->size; ++peer)
-        if (peer != rank->who.rank()) rank->gpu->hear(peer, {states[peer]});
-    for (const auto& rank : ranks) good &= rank->gpuIsFaultless();
-    return good;
-  };
-  if (!tellAll()) return;
-  if (ranks.front()->gpu->byCopies()) {
-    for (const auto& rank : ranks) rank->gpu->rejoin();
-    tellAll();
-    if (!tellAll()) return;
-  }
-  for (const auto& rank : ranks) rank->gpu->startProbe();
-  for (const auto& rank : ranks) rank->gpu->finishProbe();
-  if (!tellAll()) return;
-  for (const auto& rank : ranks) rank->gpu->makeReady();
-}
-
-// ---- The end.
-
-namespace {
-
-// Behind the deadline of what is under way.
-constexpr int64_t kReplaysEndNs = 5'000'000'000;
-// How long what has failed may take to end when it has begun.
-constexpr int64_t kFailedEndNs = 200'000'000;
-// How long, when the rest was taken back, streams may take to come to their ends, which callers
-// look at.
-constexpr int64_t kStreamEndNs = 500'000'000;
-
-}  // namespace
-
-// What was launched ends by itself, by its deadline or because the communicator has failed. Then it
-// ends at once, but not before it has begun, for which it may wait as long as other work of the GPU
-// takes.
-bool Communicator::Impl::gpuIsQuiet() {
-  if (gpu->isIdle()) return true;
-  if (!failed.load(std::memory_order_acquire)) return false;
-  std::unique_lock lock(mutex);
-  const std::optional<Error> reason = failure;
-  const int64_t end = failedAtNs + kFailedEndNs;
-  lock.unlock();
-  if (clock.nowNs() < end || !gpu->discard() || gpu->isRunning()) return false;
-  if (reason) tellFailure(*reason);  // kernels that do not begin tell nobody
+/// False where not all ranks have an address.
+bool connect(const Owners& c, const std::vector<transports::Address>& addresses) {
+  GpuSide* const side = c.gpu.side();
+  if (!side) return false;
+  for (int peer = 0; peer < c.who.size(); ++peer)
+    if (peer != c.who.rank() && addresses[peer].blob.empty()) {
+      c.gpu.refuseCalls("rank " + std::to_string(peer) + " has no GPU");
+      return false;
+    }
+  for (int peer = 0; peer < c.who.size(); ++peer)
+    if (peer != c.who.rank()) connectTo(c, peer, [&] { side->connect(peer, addresses[peer]); });
   return true;
 }
 
-bool Communicator::Impl::gpuHasLeftStreams() {
-  if (!gpuIsQuiet()) return false;
-  if (gpu->isIdle()) return true;
-  const int64_t now = clock.nowNs();
-  int64_t notYet = 0;
-  gpuQuietAtNs.compare_exchange_strong(notYet, now);
-  return now >= gpuQuietAtNs + kStreamEndNs;
-}
-
-// What a graph replays ends by itself too, but no stream tells that it has.
-void Communicator::Impl::awaitReplays() {
-  const int64_t end = clock.nowNs() + settings.timeoutMs * 1'000'000 + kReplaysEndNs;
-  for (base::Backoff backoff(false); gpu->hasGraphs() && gpu->isRunning(); backoff.idle()) {
-    if (clock.nowNs() < end) continue;
-    base::log(LogLevel::Error, who.self(), ": a replay on ", toString(settings.device),
-              " has not ended by its deadline");
-    return;
+void tellState(const Owners& c, size_t round, base::Deadline deadline) {
+  GpuSide& side = *c.gpu.side();
+  for (int peer = 0; peer < c.who.size(); ++peer)
+    if (peer != c.who.rank()) c.messages.send(peer, message::Gpu{side.state()}, side.descriptors());
+  c.peers.awaitAll("GPU's state", deadline,
+                   [&](const Peers::Peer& p) { return p.gpu.size() > round; });
+  for (int peer = 0; peer < c.who.size(); ++peer) {
+    if (peer == c.who.rank()) continue;
+    const ToldGpuState theirs = c.peers.takeGpuState(peer, round);
+    connectTo(c, peer, [&] { side.hear(peer, theirs); });
   }
 }
 
-void Communicator::Impl::finishGpu() {
-  if (!gpu) return;
-  try {
-    for (base::Backoff backoff(false); !gpuIsQuiet();) backoff.idle();
-    awaitReplays();
-    gpu->leave();
-  } catch (const Error& error) {
-    base::log(LogLevel::Error, who.self(), " leaves ", toString(settings.device), ": ",
-              error.what());
-  }
-  communicator::forgetStreams(gpu->group());
+/// Whether nobody has a fault.
+bool tellStatesOf(std::span<const Owners* const> ranks) {
+  std::vector<GpuState> states;
+  for (const Owners* rank : ranks) states.push_back(rank->gpu.side()->state());
+  for (const Owners* rank : ranks)
+    for (int peer = 0; peer < rank->who.size(); ++peer)
+      if (peer != rank->who.rank()) rank->gpu.side()->hear(peer, {states[peer]});
+  bool good = true;
+  for (const Owners* rank : ranks) good &= rank->gpu.isFaultless();
+  return good;
 }
-
-namespace {
-
-constexpr std::chrono::seconds kPeersLeave{5};
 
 }  // namespace
 
-// Kernels of other processes may still write to this rank's memory: the last thing that they do is
-// to give back what they have taken. Who does not leave in time is left with memory that this
-// process does not free.
-void Communicator::Impl::awaitGpuPeers() {
-  if (!gpu || !noGpu.empty()) return;
-  std::unique_lock lock(mutex);
-  const auto allGone = [&] {
-    for (int peer = 0; peer < size; ++peer)
-      if (gpu->isRemote(peer) && !peers[peer].left && !peers[peer].lost) return false;
-    return true;
-  };
-  if (changed.wait_for(lock, kPeersLeave, allGone)) return;
-  base::log(LogLevel::Warning, who.self(), ": other ranks do not leave; its memory of ",
-            toString(settings.device), " is kept");
-  gpu.release();
+void joinGpus(const Owners& c, const std::vector<transports::Address>& addresses,
+              base::Deadline deadline) {
+  if (!connect(c, addresses)) return;
+  tellState(c, 0, deadline);
+  if (!c.gpu.isFaultless()) return;
+  GpuSide& side = *c.gpu.side();
+  const bool rejoins = side.byCopies();
+  if (rejoins) {
+    side.rejoin();
+    for (const size_t round : {1, 2}) tellState(c, round, deadline);
+    if (!c.gpu.isFaultless()) return;
+  }
+  side.startProbe();
+  if (rejoins) tellState(c, 3, deadline);  // what this rank has copied is there
+  side.finishProbe();
+  tellState(c, rejoins ? 4 : 1, deadline);
+  if (c.gpu.isFaultless()) side.makeReady();
 }
 
-// What is launched or replayed later finds memory and words that end it.
-void Communicator::Impl::parkGpu() {
-  if (!gpu || communicator::GpuParking::mayGo(*gpu)) return;
-  base::log(LogLevel::Info, who.self(), " leaves while ",
-            gpu->hasGraphs() ? "graphs of its calls are there, which are to be replayed no more"
-                             : "a call of it, which has failed, waits for other work of the GPU",
-            "; its memory of ", toString(settings.device), " is kept until that is over");
-  std::unique_lock lock(mutex);
-  auto side = std::move(gpu);
-  lock.unlock();
-  communicator::GpuParking::ofProcess().add({std::move(side), std::move(gpuPlans)});
+void joinLocalGpus(std::span<const Owners* const> ranks) {
+  for (const Owners* rank : ranks) makeGpu(*rank);
+  bool joined = true;
+  for (const Owners* rank : ranks) {
+    std::vector<transports::Address> addresses(ranks.size());
+    for (size_t peer = 0; peer < ranks.size(); ++peer)
+      if (GpuSide* const side = ranks[peer]->gpu.side(); ranks[peer] != rank && side)
+        addresses[peer] = side->address(rank->who.rank());
+    joined &= connect(*rank, addresses);
+  }
+  if (!joined || !tellStatesOf(ranks)) return;
+  if (ranks.front()->gpu.side()->byCopies()) {
+    for (const Owners* rank : ranks) rank->gpu.side()->rejoin();
+    tellStatesOf(ranks);
+    if (!tellStatesOf(ranks)) return;
+  }
+  for (const Owners* rank : ranks) rank->gpu.side()->startProbe();
+  for (const Owners* rank : ranks) rank->gpu.side()->finishProbe();
+  if (!tellStatesOf(ranks)) return;
+  for (const Owners* rank : ranks) rank->gpu.side()->makeReady();
 }
 
-}  // namespace tutti
+}  // namespace tutti::communicator

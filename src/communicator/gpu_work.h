@@ -1,22 +1,23 @@
 #pragma once
 
 // Calls on GPUs, from the arguments to their launches. A launch returns at once; the kernel runs
-// when its stream gets to it.
+// when its stream gets to it. The thread that issues the calls of all these communicators calls
+// launch(); GpuBackend and SharedStreams say what protects their state.
 
 #include <memory>
 #include <variant>
 #include <vector>
-
-#include <tutti/communicator.h>
 
 #include "src/communicator/gpu.h"
 #include "src/communicator/recorder.h"
 
 namespace tutti::communicator {
 
+class GpuBackend;
+
 /// A call that can be launched.
 struct GpuWork {
-  std::shared_ptr<Communicator::Impl> communicator;
+  std::shared_ptr<GpuBackend> backend;
   std::variant<CallFacts, ExchangeFacts> facts;
   std::variant<GpuCall, executor::Exchange> call;
   StreamRef stream;                    ///< none: whoever launches it waits for it
@@ -30,8 +31,5 @@ struct GpuWork {
 /// cannot wait for each other. Ranks of one communicator on one stream, or on one device and no
 /// stream, share a launch.
 void launch(std::vector<GpuWork> works);
-
-/// To be called when the last of a communicator's calls has ended.
-void forgetStreams(uint64_t group);
 
 }  // namespace tutti::communicator

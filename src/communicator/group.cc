@@ -12,9 +12,10 @@
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
+#include "src/communicator/gpu_backend.h"
 #include "src/communicator/gpu_work.h"
 #include "src/communicator/operation_work.h"
-#include "src/communicator/state.h"
+#include "src/communicator/operations.h"
 
 namespace tutti {
 
@@ -22,7 +23,7 @@ using communicator::OperationWork;
 
 namespace {
 
-struct Call {
+struct GroupCall {
   OperationWork work;
   std::shared_ptr<device::HostStream> stream;  // held: its owner may let go before the group ends
   StreamRef gpuStream;
@@ -32,7 +33,7 @@ struct Call {
 
 struct Collected {
   int depth = 0;
-  std::vector<Call> calls;
+  std::vector<GroupCall> calls;
 };
 
 Collected& collected() {
@@ -60,7 +61,7 @@ class GroupWork final : public device::Work {
 };
 
 /// Of an exchange.
-void join(Call& call, StreamRef stream) {
+void join(GroupCall& call, StreamRef stream) {
   const auto is = [&](StreamRef other) {
     return other.cuda() == stream.cuda() && other.device() == stream.device();
   };
@@ -69,15 +70,15 @@ void join(Call& call, StreamRef stream) {
 
 // All sends and receives of a communicator become one exchange, after the collectives: its ranks
 // may have issued them in different orders among collectives. On a GPU it is on all their streams.
-void gatherExchanges(std::vector<Call>& calls) {
-  std::vector<Call> collectives, exchanges;
-  for (Call& call : calls) {
+void gatherExchanges(std::vector<GroupCall>& calls) {
+  std::vector<GroupCall> collectives, exchanges;
+  for (GroupCall& call : calls) {
     if (!call.work.isExchange()) {
       collectives.push_back(std::move(call));
       continue;
     }
-    const auto same = std::ranges::find_if(exchanges, [&](const Call& other) {
-      return other.work.communicator() == call.work.communicator();
+    const auto same = std::ranges::find_if(exchanges, [&](const GroupCall& other) {
+      return &other.work.owners() == &call.work.owners();
     });
     if (same == exchanges.end()) {
       exchanges.push_back(std::move(call));
@@ -90,33 +91,33 @@ void gatherExchanges(std::vector<Call>& calls) {
       same->work.absorb(std::move(call.work));
     }
   }
-  for (const Call& call : exchanges) call.work.requireComplete();
+  for (const GroupCall& call : exchanges) call.work.requireComplete();
   std::ranges::move(exchanges, std::back_inserter(collectives));
   calls = std::move(collectives);
 }
 
-using Members = std::vector<std::shared_ptr<Communicator::Impl>>;
+using Backends = std::vector<std::shared_ptr<communicator::GpuBackend>>;
 
 /// Takes the calls on GPUs out, and launches them. Whose have no stream, and have to be waited for.
-Members launchThoseOfGpus(std::vector<Call>& calls) {
-  Members waiting;
+Backends launchThoseOfGpus(std::vector<GroupCall>& calls) {
+  Backends waiting;
   std::vector<communicator::GpuWork> works;
-  for (const Call& call : calls) {
+  for (const GroupCall& call : calls) {
     if (!call.onGpu) continue;
-    works.push_back(call.work.communicator()->gpuWork(call.work, call.gpuStream));
+    works.push_back(call.work.onGpu(call.gpuStream));
     works.back().joined = call.joined;
-    if (!call.gpuStream) waiting.push_back(works.back().communicator);
+    if (!call.gpuStream) waiting.push_back(works.back().backend);
   }
-  std::erase_if(calls, [](const Call& call) { return call.onGpu; });
+  std::erase_if(calls, [](const GroupCall& call) { return call.onGpu; });
   communicator::launch(std::move(works));
   return waiting;
 }
 
 /// Throws the first failure once all have ended.
-void awaitAll(const Members& communicators) {
+void awaitAll(const Backends& backends) {
   std::exception_ptr first;
-  for (const auto& communicator : communicators) try {
-      communicator->awaitGpu();
+  for (const auto& backend : backends) try {
+      backend->await();
     } catch (...) {
       if (!first) first = std::current_exception();
     }
@@ -163,7 +164,7 @@ void Group::end() {
   bool sharesCores = false;
   gatherExchanges(calls);
   const auto onGpu = launchThoseOfGpus(calls);
-  for (Call& call : calls) {
+  for (GroupCall& call : calls) {
     call.work.takeNumber();
     if (call.stream) {
       auto& group = streams[call.stream.get()];
@@ -188,11 +189,11 @@ std::chrono::duration<double, std::micro> Group::predict() {
   if (--collected().depth > 0) return {};
   auto calls = std::exchange(collected().calls, {});
   gatherExchanges(calls);
-  std::map<Communicator::Impl*, double> times;
-  for (const Call& call : calls)
-    times[call.work.communicator()] += call.work.predictedMicroseconds();
+  std::map<const communicator::Owners*, double> times;  // by communicator
+  for (const GroupCall& call : calls)
+    times[&call.work.owners()] += call.work.predictedMicroseconds();
   double longest = 0;
-  for (const auto& [communicator, time] : times) longest = std::max(longest, time);
+  for (const auto& [owners, time] : times) longest = std::max(longest, time);
   return std::chrono::duration<double, std::micro>(longest);
 }
 

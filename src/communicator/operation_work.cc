@@ -6,7 +6,13 @@
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
-#include "src/communicator/state.h"
+#include "src/base/clock.h"
+#include "src/communicator/failure_state.h"
+#include "src/communicator/gpu_backend.h"
+#include "src/communicator/host_backend.h"
+#include "src/communicator/links.h"
+#include "src/communicator/messages.h"
+#include "src/communicator/peers.h"
 
 namespace tutti::communicator {
 namespace {
@@ -21,41 +27,55 @@ constexpr int64_t kLeaverNs = 200'000'000;
 // peer.
 constexpr int64_t kBreakNs = 250'000'000;
 
+int64_t nowNs() { return base::SteadyClock().nowNs(); }
+
 }  // namespace
 
-OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
-                             const CallFacts& facts, executor::Launch launch, Placement placement)
-    : communicator_(std::move(communicator)),
-      call_(std::move(launch)),
+OperationWork::OperationWork(std::shared_ptr<const Owners> owners, Call call, ReadyChoice& choice,
+                             Placement placement)
+    : owners_(std::move(owners)),
+      call_(std::move(call)),
+      choice_(&choice),
       placement_(placement),
-      entry_{.facts = facts} {}
+      entry_{.facts = std::get<Call>(call_).facts} {}
 
-OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
-                             executor::Exchange exchange, Placement placement)
-    : communicator_(std::move(communicator)), call_(std::move(exchange)), placement_(placement) {}
+OperationWork::OperationWork(std::shared_ptr<const Owners> owners, executor::Exchange exchange,
+                             Placement placement)
+    : owners_(std::move(owners)),
+      call_(std::move(exchange)),
+      placement_(placement),
+      entry_{.facts = ExchangeFacts()} {}
 
 OperationWork OperationWork::copy() const {
   if (const auto* exchange = std::get_if<executor::Exchange>(&call_))
-    return OperationWork(communicator_, *exchange, placement_);
-  return OperationWork(communicator_, *entry_.collective(), std::get<executor::Launch>(call_),
-                       placement_);
+    return OperationWork(owners_, *exchange, placement_);
+  return OperationWork(owners_, std::get<Call>(call_), *choice_, placement_);
+}
+
+GpuWork OperationWork::onGpu(StreamRef stream) const {
+  const std::shared_ptr<GpuBackend> gpu(owners_, &owners_->gpu);
+  return std::visit([&](const auto& call) { return gpu->prepare(gpu, call, placement_, stream); },
+                    call_);
 }
 
 OperationWork::~OperationWork() {
-  if (!communicator_ || entry_.number == 0 || ended_) return;
-  if (communicator_->who.inForkedChild()) return;
+  if (!owners_ || entry_.number == 0 || ended_) return;
+  if (owners_->who.inForkedChild()) return;
   try {
-    communicator_->fail(
-        Error(ErrorCode::Aborted, base::message(communicator_->who.self(), " dropped ",
-                                                entry_.name(), ", ", entry_.describe())),
-        true);
+    owners_->failure.fail(Error(ErrorCode::Aborted, base::message(owners_->who.self(), " dropped ",
+                                                                  entry_.nameAndCall())),
+                          true);
   } catch (...) {  // no memory to tell why
-    communicator_->failed.store(true, std::memory_order_seq_cst);
+    owners_->failure.failWithoutReason();
   }
   base::Backoff backoff(false);
-  while (running_ && communicator_->links.endpoint() && !communicator_->links.endpoint()->recall())
-    backoff.idle();
+  while (!isRecalled()) backoff.idle();
   end(Phase::Failed);
+}
+
+bool OperationWork::isRecalled() const {
+  transports::Endpoint* const endpoint = owners_->links.endpoint();
+  return !running_ || !endpoint || endpoint->recall();
 }
 
 ExchangeFacts factsOf(const executor::Exchange& exchange) {
@@ -80,55 +100,32 @@ void OperationWork::requireComplete() const {
 }
 
 void OperationWork::takeNumber() {
-  auto& c = *communicator_;
-  entry_.number = c.issued.load(std::memory_order_relaxed) + 1;
-  if (auto* launch = std::get_if<executor::Launch>(&call_)) {
-    entry_.sequence = c.collectivesIssued.load(std::memory_order_relaxed) + 1;
-    launch->operation = static_cast<uint32_t>(entry_.sequence);
-    c.collectivesIssued.store(entry_.sequence, std::memory_order_release);
-  } else {
-    entry_.sequence = ++c.exchangesIssued;
-    entry_.facts = factsOf(std::get<executor::Exchange>(call_));
-  }
-  c.recorder.issued(entry_);
-  c.issued.store(entry_.number, std::memory_order_release);
+  if (const auto* exchange = std::get_if<executor::Exchange>(&call_))
+    entry_.facts = factsOf(*exchange);
+  owners_->host.number(entry_);
 }
 
-bool OperationWork::sharesCores() const { return communicator_->links.topology().oversubscribed(); }
+bool OperationWork::sharesCores() const { return owners_->links.topology().oversubscribed(); }
 
 double OperationWork::predictedMicroseconds() const {
-  auto& c = *communicator_;
-  if (!isExchange()) return c.choose(*entry_.collective()).microseconds;
-  const ExchangeFacts facts = factsOf(std::get<executor::Exchange>(call_));
-  const auto most = [](uint64_t a, uint64_t b) { return static_cast<double>(std::max(a, b)); };
-  constexpr double kBytesPerMicrosecond = 1000;  // of a gigabyte per second
-  return most(facts.sends, facts.receives) * c.settings.tuning.messageMicroseconds +
-         most(facts.bytesSent, facts.bytesReceived) /
-             (c.settings.tuning.copyGigabytesPerSecond * kBytesPerMicrosecond);
+  HostBackend& host = owners_->host;
+  if (!isExchange()) return host.predictedMicroseconds(*entry_.collective());
+  return host.predictedMicroseconds(factsOf(std::get<executor::Exchange>(call_)));
 }
 
-// `active` is up before `failed` is looked at, and shrink() looks at them the other way round: an
-// operation either sees the failure or is waited for.
 void OperationWork::begin() {
-  auto& c = *communicator_;
+  HostBackend& host = owners_->host;
   running_ = true;
-  c.active.store(true, std::memory_order_seq_cst);
-  if (c.failed.load(std::memory_order_seq_cst)) c.throwIfFailed();
-  c.recorder.running(entry_);
-  if (auto* launch = std::get_if<executor::Launch>(&call_)) {
-    c.operation.begin(std::move(*launch));
-    operation_ = &c.operation;
-  } else {
-    c.exchange.begin(std::move(std::get<executor::Exchange>(call_)));
-    operation_ = &c.exchange;
-  }
+  host.activate();
+  if (auto* call = std::get_if<Call>(&call_))
+    operation_ = &host.begin(entry_, std::move(*call), *choice_);
+  else
+    operation_ = &host.begin(entry_, std::move(std::get<executor::Exchange>(call_)));
 }
 
 void OperationWork::end(Phase phase) {
-  auto& c = *communicator_;
   ended_ = true;
-  c.recorder.finished(entry_.number, phase);
-  if (running_) c.active.store(false, std::memory_order_release);
+  owners_->host.end(entry_.number, phase, running_);
 }
 
 device::Work::Status OperationWork::poll() {
@@ -147,26 +144,23 @@ device::Work::Status OperationWork::poll() {
 
 // Most often what was thrown is the failure itself.
 void OperationWork::failedBy(ErrorCode code, const char* what) {
-  auto& c = *communicator_;
-  if (!c.failed.load(std::memory_order_acquire))
-    c.fail(Error(code, base::message(c.who.self(), ": ", entry_.name(), ", ", entry_.describe(),
-                                     ": ", what)),
-           true);
+  if (!owners_->failure.hasFailed())
+    owners_->failure.fail(
+        Error(code, base::message(owners_->who.self(), ": ", entry_.nameAndCall(), ": ", what)),
+        true);
   leaving_ = true;
 }
 
 // The caller gets his memory back when nobody reads it any more.
 device::Work::Status OperationWork::leave() {
-  auto& c = *communicator_;
-  if (running_ && c.links.endpoint() && !c.links.endpoint()->recall()) return Status::Idle;
+  if (!isRecalled()) return Status::Idle;
   end(Phase::Failed);
-  c.throwFailure();
+  owners_->failure.throwFailure();
 }
 
 device::Work::Status OperationWork::step() {
-  auto& c = *communicator_;
-  c.throwIfFailed();
-  if (c.turn.load(std::memory_order_acquire) != entry_.number) return Status::Idle;
+  owners_->failure.throwIfFailed();
+  if (!owners_->host.isTurnOf(entry_.number)) return Status::Idle;
   if (dispute_) return disputed(*dispute_);
   if (break_) return broken(*break_);
   executor::Poll result;
@@ -178,23 +172,22 @@ device::Work::Status OperationWork::step() {
     return Status::Idle;
   } catch (const executor::MismatchSeen& seen) {
     inquire(seen);
-    disputedNs_ = c.clock.nowNs();
+    disputedNs_ = nowNs();
     dispute_ = seen;
     return Status::Idle;
   }
   switch (result) {
     case executor::Poll::Done:
-      // Before `active` is down: what shrink() then tells of this rank counts it.
-      if (!isExchange()) c.collectivesDone.store(entry_.sequence, std::memory_order_release);
-      end(Phase::Done);
-      c.turn.store(entry_.number + 1, std::memory_order_release);
+      ended_ = true;
+      owners_->host.complete(entry_);
       return Status::Done;
     case executor::Poll::Moved: idlePolls_ = 0; return Status::Moved;
     case executor::Poll::Idle: break;
   }
   bool moved = false;  // also for other communicators
   try {
-    moved = c.links.endpoint() && c.links.endpoint()->progress();
+    transports::Endpoint* const endpoint = owners_->links.endpoint();
+    moved = endpoint && endpoint->progress();
   } catch (const transports::ConnectionLost& lost) {
     noteBreak(lost);
   }
@@ -203,35 +196,54 @@ device::Work::Status OperationWork::step() {
 }
 
 void OperationWork::watch() {
-  auto& c = *communicator_;
-  const int64_t now = c.clock.nowNs();
+  const int64_t now = nowNs();
   if (waitingSinceNs_ == 0) waitingSinceNs_ = now;
-  c.recorder.waiting(entry_.number, operation_->waitingFor(), operation_->bytesReceived(),
-                     waitingSinceNs_);
-  if (isExchange() && c.someoneStopped.load(std::memory_order_acquire)) watchLeavers();
-  if (now - waitingSinceNs_ > c.settings.timeoutMs * 1'000'000) c.timeoutOperation(entry_.number);
+  owners_->host.noteWaiting(entry_.number, *operation_, waitingSinceNs_);
+  if (isExchange() && owners_->peers.someoneStopped()) watchLeavers();
+  if (now - waitingSinceNs_ > owners_->settings.timeoutMs * 1'000'000) timeOut();
+}
+
+void OperationWork::timeOut() {
+  const Membership& who = owners_->who;
+  const auto entry = owners_->host.recorder().find(entry_.number);
+  const int peer = entry ? entry->waitingFor : -1;
+  std::string text = base::message(who.self(), ": ", entry ? entry->nameAndCall() : "an operation",
+                                   " did not complete within ", owners_->settings.timeoutMs, " ms");
+  if (peer >= 0) {
+    text += base::message("; it waits for ", who.name(peer), " with ", entry->bytesReceived,
+                          " bytes received");
+    if (const auto status = owners_->peers.status(peer))
+      text += base::message(", which ", status->describe());
+  }
+  owners_->failure.fail(Error(ErrorCode::Timeout, text), true);
 }
 
 // What a rank sent before it left still arrives; what has not after a while never will.
 void OperationWork::watchLeavers() {
-  auto& c = *communicator_;
-  const int leaver = c.stoppedAmong([&](int peer) { return c.exchange.needs(peer); });
-  const int64_t now = c.clock.nowNs();
+  const int leaver =
+      owners_->peers.stoppedAmong([&](int peer) { return owners_->host.needs(peer); });
+  const int64_t now = nowNs();
   if (leaver != leaver_) leaverSinceNs_ = now;
   leaver_ = leaver;
-  if (leaver >= 0 && now - leaverSinceNs_ > kLeaverNs) c.failByLeaver(leaver, entry_);
+  if (leaver < 0 || now - leaverSinceNs_ <= kLeaverNs) return;
+  const bool left = owners_->peers.hasLeft(leaver);
+  const Membership& who = owners_->who;
+  owners_->failure.fail(
+      Error(left ? ErrorCode::PeerLost : ErrorCode::Aborted,
+            base::message(who.name(leaver), left ? " left" : " shrinks the communicator", "; ",
+                          who.self(), " still needs it in ", entry_.nameAndCall())),
+      true);
 }
 
 // A message of another call came from `seen.peer`. It has been asked for its side; its answer fails
 // the communicator with both descriptions. Without an answer the operation fails with what is
 // known.
 device::Work::Status OperationWork::disputed(const executor::MismatchSeen& seen) {
-  auto& c = *communicator_;
-  if (c.clock.nowNs() - disputedNs_ < kDisputeNs) return Status::Idle;
-  c.fail(
+  if (nowNs() - disputedNs_ < kDisputeNs) return Status::Idle;
+  owners_->failure.fail(
       Error(ErrorCode::Mismatch,
-            base::message("ranks disagree: ", c.who.self(), " is in ", entry_.name(), ": ",
-                          entry_.describe(), "; ", c.who.name(seen.peer),
+            base::message("ranks disagree: ", owners_->who.self(), " is in ", entry_.name(), ": ",
+                          entry_.describe(), "; ", owners_->who.name(seen.peer),
                           " sent a message of its operation ", seen.operation, " with fingerprint ",
                           seen.callHash, " instead of ", entry_.collective()->fingerprint())),
       true);
@@ -240,28 +252,27 @@ device::Work::Status OperationWork::disputed(const executor::MismatchSeen& seen)
 
 // About the earlier of the two operations: a rank that is ahead ended one in which they differ.
 void OperationWork::inquire(const executor::MismatchSeen& seen) {
-  auto& c = *communicator_;
   const uint32_t behind = static_cast<uint32_t>(entry_.sequence) - seen.operation;
   std::optional<Recorder::Entry> earlier;
   if (static_cast<int32_t>(behind) > 0)
-    earlier = c.recorder.findCollective(entry_.sequence - behind);
-  c.inquire(seen.peer, earlier ? *earlier : entry_, Communicator::Impl::Inquirer::Host);
+    earlier = owners_->host.recorder().findCollective(entry_.sequence - behind);
+  owners_->messages.send(
+      seen.peer, message::Inquiry::about(earlier ? *earlier : entry_, message::Inquirer::Host));
 }
 
 void OperationWork::noteBreak(const transports::ConnectionLost& lost) {
-  brokenNs_ = communicator_->clock.nowNs();
+  brokenNs_ = nowNs();
   break_ = lost;
 }
 
 // A transport has lost its connection with a peer. Most often the control plane says in a moment
 // what has become of that one; without that it is what is known.
 device::Work::Status OperationWork::broken(const transports::ConnectionLost& lost) {
-  auto& c = *communicator_;
-  if (c.clock.nowNs() - brokenNs_ >= kBreakNs)
-    c.fail(
+  if (nowNs() - brokenNs_ >= kBreakNs)
+    owners_->failure.fail(
         Error(ErrorCode::PeerLost,
-              base::message(c.who.name(lost.peer()), " was lost: ", lost.how(), "; ", c.who.self(),
-                            " noticed during ", entry_.name(), ", ", entry_.describe())),
+              base::message(owners_->who.name(lost.peer()), " was lost: ", lost.how(), "; ",
+                            owners_->who.self(), " noticed during ", entry_.nameAndCall())),
         true);
   return Status::Idle;
 }

@@ -4,6 +4,9 @@
 // it: driven to its end by the caller, or polled by the progress engine. Once it has its number,
 // all later operations of the communicator wait for it; so it either ends or fails the
 // communicator, whatever becomes of it.
+//
+// The thread that issues makes it and gives it its number; after that one thread polls it. It keeps
+// its communicator, and goes to the owners that it needs.
 
 #include <exception>
 #include <memory>
@@ -11,8 +14,10 @@
 #include <variant>
 #include <vector>
 
-#include <tutti/communicator.h>
-
+#include "src/communicator/call.h"
+#include "src/communicator/gpu_work.h"
+#include "src/communicator/host_backend.h"
+#include "src/communicator/owners.h"
 #include "src/communicator/placement.h"
 #include "src/communicator/recorder.h"
 #include "src/device/host_stream.h"
@@ -23,9 +28,10 @@ namespace tutti::communicator {
 
 class OperationWork final : public device::Work {
  public:
-  OperationWork(std::shared_ptr<Communicator::Impl> communicator, const CallFacts& facts,
-                executor::Launch launch, Placement placement);
-  OperationWork(std::shared_ptr<Communicator::Impl> communicator, executor::Exchange exchange,
+  /// A checked call, and what is chosen for it.
+  OperationWork(std::shared_ptr<const Owners> owners, Call call, ReadyChoice& choice,
+                Placement placement);
+  OperationWork(std::shared_ptr<const Owners> owners, executor::Exchange exchange,
                 Placement placement);
   ~OperationWork() override;  ///< fails the communicator when it has a number and has not ended
   /// Of one without a number: the same call once more.
@@ -44,12 +50,10 @@ class OperationWork final : public device::Work {
 
   // Exchanges of one communicator in one group are one. Before any has its number.
   bool isExchange() const { return std::holds_alternative<executor::Exchange>(call_); }
-  Communicator::Impl* communicator() const { return communicator_.get(); }
+  const Owners& owners() const { return *owners_; }
   const Placement& placement() const { return placement_; }
-  /// Of a collective; null for an exchange.
-  const executor::Launch* launch() const { return std::get_if<executor::Launch>(&call_); }
-  const CallFacts* facts() const { return entry_.collective(); }
-  const executor::Exchange* exchange() const { return std::get_if<executor::Exchange>(&call_); }
+  /// To be launched on the GPU of its rank. Throws Unsupported where that cannot be.
+  GpuWork onGpu(StreamRef stream) const;
   /// Adds the transfers of `later`, an exchange of the same communicator, after its own.
   void absorb(OperationWork later);
   /// Throws InvalidUsage or InvalidArgument when an exchange cannot be made.
@@ -59,17 +63,21 @@ class OperationWork final : public device::Work {
   Status step();
   void begin();
   void watch();  // deadlines and departures, looked at now and then
+  void timeOut();
   void watchLeavers();
   void inquire(const executor::MismatchSeen& seen);
   Status disputed(const executor::MismatchSeen& seen);
   void noteBreak(const transports::ConnectionLost& lost);
   Status broken(const transports::ConnectionLost& lost);
   void end(Phase phase);
+  /// Nobody reads what it lent any more.
+  bool isRecalled() const;
   void failedBy(ErrorCode code, const char* what);
   Status leave();
 
-  std::shared_ptr<Communicator::Impl> communicator_;
-  std::variant<executor::Launch, executor::Exchange> call_;
+  std::shared_ptr<const Owners> owners_;  // null where it was moved away
+  std::variant<Call, executor::Exchange> call_;
+  ReadyChoice* choice_ = nullptr;  // of a collective
   Placement placement_;
   Recorder::Entry entry_;  // its number is 0 before it has one
   executor::Operation* operation_ = nullptr;
@@ -94,8 +102,5 @@ void drive(OperationWork& work, bool spinFirst);
 /// Polls each work once and removes those that are done or have thrown; the first failure goes to
 /// `first`. True when something moved.
 bool pollAll(std::vector<OperationWork>& works, std::exception_ptr& first);
-
-bool groupIsOpen();
-void addToGroup(OperationWork work, StreamRef stream, bool onGpu);
 
 }  // namespace tutti::communicator

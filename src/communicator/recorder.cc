@@ -125,6 +125,8 @@ std::string Recorder::Entry::describe() const {
   return std::visit([](const auto& f) { return f.describe(); }, facts);
 }
 
+std::string Recorder::Entry::nameAndCall() const { return name() + ", " + describe(); }
+
 void Recorder::issued(const Entry& entry) {
   std::lock_guard lock(mutex_);
   slot(entry.number) = entry;

@@ -63,8 +63,9 @@ class Recorder {
     uint64_t bytesReceived = 0;
 
     const CallFacts* collective() const { return std::get_if<CallFacts>(&facts); }
-    std::string name() const;      ///< "operation 3", or "exchange 2"
-    std::string describe() const;  ///< of the facts
+    std::string name() const;         ///< "operation 3", or "exchange 2"
+    std::string describe() const;     ///< of the facts
+    std::string nameAndCall() const;  ///< "operation 3, all_reduce of ..."
   };
 
   static constexpr size_t kEntries = 64;

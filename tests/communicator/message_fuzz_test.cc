@@ -34,6 +34,7 @@ using bootstrap::ControlMessage;
 using bootstrap::ControlPlane;
 using communicator::WindowTable;
 using Impl = Communicator::Impl;
+using MessageType = communicator::message::Type;
 using Planes = std::vector<std::shared_ptr<ControlPlane>>;
 
 constexpr int kRanks = 3;
@@ -86,7 +87,7 @@ struct Recording {
   std::map<Kind, std::vector<base::Bytes>> payloads;
   uint64_t channel = 0;  // of the first communicator
 
-  bool has(Impl::Message type) const {
+  bool has(MessageType type) const {
     return payloads.contains({false, static_cast<uint32_t>(type)});
   }
 };
@@ -103,12 +104,12 @@ Recording record() {
             std::lock_guard lock(mutex);
             const bool window = message.channel == WindowTable::kChannel;
             recording.payloads[{window, message.type}].push_back(message.payload);
-            if (!window && message.type == static_cast<uint32_t>(Impl::Message::Inquiry))
+            if (!window && message.type == static_cast<uint32_t>(MessageType::Inquiry))
               recording.channel = message.channel;
           }
           to.send(rank, std::move(message));
         }));
-  const auto sent = [&](Impl::Message type) {
+  const auto sent = [&](MessageType type) {
     std::lock_guard lock(mutex);
     return recording.has(type);
   };
@@ -119,15 +120,15 @@ Recording record() {
     const Memory memory = c.allocate(kBytes);  // Announce, Acknowledge, Close
     int sum = c.rank();
     if (c.rank() == 0) {
-      EXPECT_TRUE(eventually([&] { return sent(Impl::Message::Status); }));  // and Inquiry
+      EXPECT_TRUE(eventually([&] { return sent(MessageType::Status); }));  // and Inquiry
     }
     c.allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
     c.shrink();  // View, Decision
     c.abort();   // Failure
   });
   ranks.clear();
-  for (uint32_t type = 0; type <= static_cast<uint32_t>(Impl::Message::Decision); ++type)
-    EXPECT_TRUE(recording.has(static_cast<Impl::Message>(type))) << "no message of type " << type;
+  for (uint32_t type = 0; type <= static_cast<uint32_t>(MessageType::Decision); ++type)
+    EXPECT_TRUE(recording.has(static_cast<MessageType>(type))) << "no message of type " << type;
   return recording;
 }
 
@@ -147,7 +148,7 @@ class MessageFuzz : public testing::Test {
   /// A message as the liar would send it to a communicator, or to windows.
   ControlMessage lie(bool window) {
     auto kind = recording().payloads.lower_bound({window, 0});
-    const size_t types = window ? 4 : static_cast<size_t>(Impl::Message::Decision) + 1;
+    const size_t types = window ? 4 : static_cast<size_t>(MessageType::Decision) + 1;
     std::advance(kind, dice_.below(window ? 3 : types));  // nothing of a window was refused
     ControlMessage message;
     message.channel = window ? WindowTable::kChannel : recording().channel;
@@ -242,7 +243,7 @@ TEST_F(MessageFuzz, ACommunicatorIgnoresOrNamesTheLiar) {
 
 // What chance seldom hits, and what could be taken for something else.
 TEST_F(MessageFuzz, EachRuleOfTheirFormIsKept) {
-  using Type = Impl::Message;
+  using Type = MessageType;
   struct Case {
     const char* name;
     Type type;
@@ -321,9 +322,9 @@ std::vector<std::string> connectAll(const Planes& planes) {
   const CommunicatorOptions options{.setupTimeout = 20s, .timeout = 20s};
   for (int rank = 0; rank < kRanks; ++rank)
     ranks.push_back(std::make_shared<Impl>(
-        Impl::Membership{
-            std::make_shared<communicator::World>(planes[rank], nullptr), {0, 1, 2}, rank, 1},
-        Impl::Settings::from(options)));
+        communicator::Membership(std::make_shared<communicator::World>(planes[rank], nullptr),
+                                 {0, 1, 2}, rank, 1),
+        communicator::Settings::from(options)));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank)
     threads.emplace_back([&, rank] {
@@ -356,7 +357,7 @@ TEST_F(MessageFuzz, SetUpNamesTheLiar) {
     Planes planes = bootstrap::makeLocalControlPlanes(kRanks);
     planes[liar] = std::make_shared<Tapped>(
         planes[liar], [&](ControlPlane& plane, int to, ControlMessage message) {
-          const bool hello = message.type == static_cast<uint32_t>(Impl::Message::Hello);
+          const bool hello = message.type == static_cast<uint32_t>(MessageType::Hello);
           if (message.channel == WindowTable::kChannel || !hello || to != victim)
             return plane.send(to, std::move(message));
           const ControlMessage again{message.channel, message.type, message.payload, {}};
@@ -385,8 +386,8 @@ TEST_F(MessageFuzz, ShrinkingEnds) {
     Planes planes = bootstrap::makeLocalControlPlanes(kRanks);
     planes[kLiar] = std::make_shared<Tapped>(
         planes[kLiar], [&](ControlPlane& plane, int to, ControlMessage message) {
-          const bool vote = message.type == static_cast<uint32_t>(Impl::Message::View) ||
-                            message.type == static_cast<uint32_t>(Impl::Message::Decision);
+          const bool vote = message.type == static_cast<uint32_t>(MessageType::View) ||
+                            message.type == static_cast<uint32_t>(MessageType::Decision);
           if (vote) message.payload = dice_.mutate(std::move(message.payload));
           plane.send(to, std::move(message));
         });

@@ -1,0 +1,167 @@
+#include "src/communicator/call.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "src/base/check.h"
+#include "src/base/integers.h"
+#include "src/base/transfer_key.h"
+
+namespace tutti::communicator {
+
+using plan::Collective;
+
+namespace {
+
+struct Range {
+  const std::byte* begin;
+  uint64_t bytes;
+};
+
+bool overlap(const Range& a, const Range& b) {
+  return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
+}
+
+uint64_t multiply(uint64_t count, uint64_t blocks, DataType type) {
+  uint64_t bytes = 0;
+  TUTTI_REQUIRE(!__builtin_mul_overflow(count, blocks, &bytes) &&
+                    !__builtin_mul_overflow(bytes, sizeOf(type), &bytes) && bytes <= INT64_MAX,
+                "count ", count, " of ", toString(type), " for ", blocks,
+                blocks == 1 ? " rank" : " ranks", " does not fit in memory");
+  return bytes;
+}
+
+/// This rank's block, and the bytes of a buffer with a block for every rank.
+struct Extents {
+  plan::Block own;
+  uint64_t all;
+};
+
+Extents extentsOf(const Call& call, Caller by) {
+  const auto rank = static_cast<size_t>(by.rank);
+  if (call.blocks) return {(*call.blocks)[rank], plan::endOf(*call.blocks)};
+  const CallFacts& f = call.facts;
+  // Also where no buffer has so many: plans are laid out for a block of every rank.
+  const uint64_t all = multiply(f.count, static_cast<uint64_t>(by.size), f.type);
+  const uint64_t bytes = f.count * sizeOf(f.type);
+  return {{rank * bytes, bytes}, all};
+}
+
+// Blocks of `counts` elements at `offsets`, or one after another.
+std::vector<plan::Block> placeBlocks(const char* name, std::span<const size_t> counts,
+                                     std::span<const size_t> offsets, DataType type, size_t ranks) {
+  TUTTI_REQUIRE(counts.size() == ranks, name, ": ", counts.size(), " counts for ", ranks, " ranks");
+  TUTTI_REQUIRE(offsets.empty() || offsets.size() == ranks, name, ": ", offsets.size(),
+                " offsets for ", ranks, " ranks");
+  std::vector<plan::Block> blocks;
+  uint64_t next = 0;
+  for (size_t r = 0; r < ranks; ++r) {
+    const uint64_t first = offsets.empty() ? next : offsets[r];
+    TUTTI_REQUIRE(!__builtin_add_overflow(first, counts[r], &next), name, ": offset ", first,
+                  " and count ", counts[r], " do not fit in memory");
+    multiply(next, 1, type);
+    blocks.push_back({multiply(first, 1, type), multiply(counts[r], 1, type)});
+  }
+  return blocks;
+}
+
+void requireDisjoint(const char* name, std::vector<plan::Block> blocks) {
+  std::erase_if(blocks, [](const plan::Block& block) { return block.bytes == 0; });
+  std::ranges::sort(blocks, {}, &plan::Block::offset);
+  for (size_t i = 1; i < blocks.size(); ++i)
+    TUTTI_REQUIRE(blocks[i - 1].offset + blocks[i - 1].bytes <= blocks[i].offset, name,
+                  ": blocks overlap at byte ", blocks[i].offset, " of recv");
+}
+
+}  // namespace
+
+// The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
+// Returns where the call runs.
+Placement placementOf(const Call& call, Caller by, Device own) {
+  const CallFacts& f = call.facts;
+  const char* name = plan::toString(f.collective);
+  if (f.collective == Collective::Barrier) return placementOf(name, {}, own);
+  TUTTI_REQUIRE(f.root >= 0 && f.root < by.size, name, ": root ", f.root, " is not a rank of 0..",
+                by.size - 1);
+  // This throws when there is no such type or reduction.
+  TUTTI_REQUIRE(isDefined(f.op, f.type), name, ": ", toString(f.op), " is not defined for ",
+                toString(f.type));
+  if (call.reduction)
+    TUTTI_REQUIRE(call.reduction.type() == f.type, name, ": the reduction ", call.reduction.name(),
+                  " is of ", toString(call.reduction.type()), ", not of ", toString(f.type));
+  TUTTI_REQUIRE(f.collective != Collective::Scan || f.op != ReduceOp::Avg,
+                "scan: avg is not one of its reductions: ranks would divide by different numbers");
+  const bool atRoot = f.root == by.rank;
+  const bool inUsed = !plan::onlyRootGives(f.collective) || atRoot;
+  const bool outUsed = !plan::onlyRootGets(f.collective) || atRoot;
+  const Extents extents = extentsOf(call, by);
+  const bool manyIn = plan::givesBlocks(f.collective);
+  const bool manyOut = plan::getsBlocks(f.collective);
+  const Range in{call.in, !inUsed ? 0 : manyIn ? extents.all : extents.own.bytes};
+  const Range out{call.out, !outUsed ? 0 : manyOut ? extents.all : extents.own.bytes};
+  TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
+  TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
+  const Range scalar{static_cast<const std::byte*>(call.scalarAt),
+                     call.scalarAt && f.count > 0 ? sizeOf(f.type) : 0};
+  TUTTI_REQUIRE(!overlap(scalar, out), name, ": scalarAt lies in recv");
+  const Buffer buffers[] = {{"send", in.begin, in.bytes},
+                            {"recv", out.begin, out.bytes},
+                            {"scalarAt", scalar.begin, scalar.bytes}};
+  Placement placement = placementOf(name, buffers, own);
+  placement.collective = {buffers[0], buffers[1]};
+  if (!overlap(in, out)) return placement;
+  const uint64_t block = extents.own.offset;
+  const bool inPlace =
+      in.begin + (manyIn && !manyOut ? block : 0) == out.begin + (manyOut && !manyIn ? block : 0);
+  TUTTI_REQUIRE(inPlace, name, ": send and recv overlap, but are not in place: send [",
+                static_cast<const void*>(in.begin), ", +", in.bytes, "), recv [",
+                static_cast<const void*>(out.begin), ", +", out.bytes, ")",
+                manyIn != manyOut ? "; in place means this rank's block of the larger buffer" : "");
+  return placement;
+}
+
+Call withBlocks(Call call, Caller by, std::span<const size_t> counts,
+                std::span<const size_t> offsets) {
+  const char* name = plan::toString(call.facts.collective);
+  auto blocks = placeBlocks(name, counts, offsets, call.facts.type, static_cast<size_t>(by.size));
+  if (plan::getsBlocks(call.facts.collective)) requireDisjoint(name, blocks);
+  uint64_t hash = 0;
+  for (const plan::Block& block : blocks) {
+    TUTTI_REQUIRE(!__builtin_add_overflow(call.facts.count, block.bytes / sizeOf(call.facts.type),
+                                          &call.facts.count),
+                  name, ": counts do not fit in memory");
+    hash = base::mixBits(base::mixBits(hash ^ block.offset) ^ block.bytes);
+  }
+  multiply(call.facts.count, 1, call.facts.type);
+  call.facts.blocksHash = hash | 1;
+  call.blocks = std::make_shared<const std::vector<plan::Block>>(std::move(blocks));
+  return call;
+}
+
+executor::Transfer transferOf(const char* what, Caller by, const void* data, uint64_t count,
+                              DataType type, int peer) {
+  TUTTI_REQUIRE(peer >= 0 && peer < by.size, what, ": peer ", peer, " is not a rank of 0..",
+                by.size - 1);
+  const uint64_t bytes = multiply(count, 1, type);
+  TUTTI_REQUIRE(bytes <= base::kMostTransferBytes, what, " of ", bytes, " bytes");
+  TUTTI_REQUIRE(bytes == 0 || data, what, " is null with count ", count);
+  // Only receives are written to.
+  return {peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, type};
+}
+
+std::vector<executor::Transfer> transfersOf(const char* what, Caller by, const void* data,
+                                            std::span<const size_t> counts,
+                                            std::span<const size_t> offsets, DataType type) {
+  const std::string name = std::string("alltoallv ") + what;
+  std::vector<executor::Transfer> all;
+  const auto places =
+      placeBlocks(name.c_str(), counts, offsets, type, static_cast<size_t>(by.size));
+  for (size_t peer = 0; peer < places.size(); ++peer) {
+    all.push_back(transferOf(name.c_str(), by, data, counts[peer], type, static_cast<int>(peer)));
+    if (places[peer].bytes > 0) all.back().data += places[peer].offset;
+  }
+  return all;
+}
+
+}  // namespace tutti::communicator

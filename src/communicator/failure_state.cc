@@ -1,0 +1,65 @@
+#include "src/communicator/failure_state.h"
+
+#include <utility>
+
+#include "src/base/check.h"
+#include "src/base/log.h"
+
+namespace tutti::communicator {
+namespace {
+
+// Operations that a failure prints; describe() has all that are kept.
+constexpr size_t kRecordedLines = 8;
+
+}  // namespace
+
+FailureState::FailureState(const Membership& who, Messages& messages, Effects effects)
+    : who_(who), messages_(messages), effects_(std::move(effects)) {
+  messages.handle<message::Failure>([this](int, const message::Failure& told, const auto&) {
+    fail(Error(told.code, told.text), false);
+  });
+}
+
+void FailureState::fail(const Error& error, bool tellOthers) {
+  {
+    std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = error;
+    failedAtNs_ = clock_.nowNs();
+    failed_.store(true, std::memory_order_seq_cst);
+    effects_.abort();
+  }
+  notify();
+  if (tellOthers) tell(error);
+  if (error.code() != ErrorCode::Aborted)
+    base::log(LogLevel::Error, who_.self(), ": ", error.what(), "; recent operations:\n",
+              effects_.recorded(kRecordedLines));
+}
+
+void FailureState::tell(const Error& error) {
+  messages_.sendAll(message::Failure{error.code(), error.what()});
+}
+
+bool FailureState::passOn() {
+  const std::optional<Error> first = reason();
+  if (!first || first->code() == ErrorCode::Aborted) return false;
+  tell(*first);
+  return true;
+}
+
+void FailureState::throwIfFailed() const {
+  if (hasFailed()) throwFailure();
+}
+
+void FailureState::throwFailure() const {
+  const Lock held = lock();
+  if (failure_) throw Error(*failure_);
+  base::fail(ErrorCode::Aborted, who_.self(), " dropped an operation");
+}
+
+std::optional<Error> FailureState::reason() const {
+  const Lock held = lock();
+  return failure_;
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,254 @@
+#include "src/communicator/gpu_backend.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "src/base/backoff.h"
+#include "src/base/check.h"
+#include "src/base/log.h"
+#include "src/communicator/gpu_parking.h"
+#include "src/communicator/operation_work.h"
+#include "src/communicator/request.h"
+
+namespace tutti::communicator {
+namespace {
+
+// Part of the fingerprint of a call on GPUs: never a call of the host.
+constexpr uint64_t kOnGpu = 0x9b0d1c7e5a3f8642;
+// How long replays may take behind the deadline of what is under way.
+constexpr int64_t kReplaysEndNs = 5'000'000'000;
+// How long what has failed may take to end when it has begun.
+constexpr int64_t kFailedEndNs = 200'000'000;
+// How long, when the rest was taken back, streams may take to come to their ends, which callers
+// look at.
+constexpr int64_t kStreamEndNs = 500'000'000;
+// How long other ranks may take to leave.
+constexpr std::chrono::seconds kPeersLeave{5};
+
+std::string firstFault(const GpuState& state, int self) {
+  const auto& [peer, fault] = *state.faults.begin();
+  return peer == self ? fault : base::message("with rank ", peer, ": ", fault);
+}
+
+}  // namespace
+
+GpuBackend::GpuBackend(const Membership& who, const Settings& settings, const Links& links,
+                       FailureState& failure)
+    : who_(who),
+      settings_(settings),
+      links_(links),
+      failure_(failure),
+      choices_(who, settings, links) {}
+
+void GpuBackend::use(std::unique_ptr<GpuSide> side) {
+  const auto lock = failure_.lock();
+  side_ = std::move(side);
+}
+
+bool GpuBackend::isFaultless() {
+  const GpuState& state = side_->state();
+  if (state.faults.empty()) return true;
+  refuseCalls(firstFault(state, who_.rank()));
+  return false;
+}
+
+void GpuBackend::requirePossible(const Placement& placement, const Reduction* reduction) const {
+  const auto refuse = [&](const std::string& why) {
+    base::fail(ErrorCode::Unsupported, who_.self(), ": ", placement.call, " on ",
+               toString(device()), ": ", why);
+  };
+  if (!obstacle_.empty()) refuse("the ranks' GPUs are not joined: " + obstacle_);
+  if (reduction && *reduction)
+    refuse("the reduction " + reduction->name() + " is a function of the host");
+  failure_.throwIfFailed();
+}
+
+GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const executor::Exchange& exchange,
+                            const Placement& placement, StreamRef stream) {
+  requirePossible(placement, nullptr);
+  return {std::move(self), factsOf(exchange), exchange, stream};
+}
+
+GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const Call& call,
+                            const Placement& placement, StreamRef stream) {
+  requirePossible(placement, &call.reduction);
+  CallFacts facts = call.facts;
+  const GpuChoice& choice = choices_.choose(facts, *side_);
+  facts.algorithm = choice.spec.algorithm;
+  facts.planHash = choice.hash ^ kOnGpu;
+  const uint64_t count = blockCount(facts, who_.size());
+  if (choice.spec.mapped.any())
+    for (const Buffer& buffer : placement.collective) side_->allowPeers(buffer.data, buffer.bytes);
+  return {.backend = std::move(self),
+          .facts = facts,
+          .call = GpuCall{.plan = choice.plan,
+                          .in = call.in,
+                          .out = call.out,
+                          .count = count,
+                          .blocks = call.blocks,
+                          .type = facts.type,
+                          .op = facts.op,
+                          .scalar = call.scalar,
+                          .scalarAt = call.scalarAt,
+                          .deterministic = settings_.deterministic,
+                          .callHash = facts.fingerprint(),
+                          .bytes = choice.bufferBytes(count * sizeOf(facts.type)),
+                          .slices = choice.slices,
+                          .isMapped = choice.spec.mapped.any()},
+          .stream = stream};
+}
+
+uint64_t GpuBackend::messagesLaunched(Line line) const {
+  const auto known = messages_.find(line);
+  return known == messages_.end() ? 0 : known->second;
+}
+
+void GpuBackend::launching(const GpuWork& work, uint64_t behind, bool isCaptured) {
+  if (isCaptured) wasCaptured_.store(true, std::memory_order_release);
+  if (work.isExchange())
+    for (const auto& [line, count] : messagesOf(std::get<executor::Exchange>(work.call)))
+      messages_[line] += count;
+  if (const auto* const call = std::get_if<GpuCall>(&work.call))
+    buffersAreMapped_ |= call->isMapped;
+  recorder_.issued({.number = side_->launched() + behind + 1,
+                    .sequence = work.isExchange() ? ++exchanges_ : collectives_.fetch_add(1) + 1,
+                    .facts = work.facts,
+                    .phase = Phase::Launched});
+}
+
+void GpuBackend::awaitIdle() {
+  for (base::Backoff backoff(!links_.topology().oversubscribed()); !hasLeftStreams();)
+    backoff.idle();
+  if (std::exchange(buffersAreMapped_, false) && (side_->failure() || failure_.hasFailed()))
+    side_->awaitPeers();
+}
+
+// Also of a failure the caller hears only when no kernel touches his memory any more: it ends them.
+// The monitor finds out what has gone wrong.
+void GpuBackend::await() {
+  awaitIdle();
+  base::Backoff backoff(!links_.topology().oversubscribed());
+  while (side_->failure()) {
+    failure_.throwIfFailed();
+    backoff.idle();
+  }
+  failure_.throwIfFailed();
+}
+
+// What was launched ends by itself, by its deadline or because the communicator has failed. Then it
+// ends at once, but not before it has begun, for which it may wait as long as other work of the GPU
+// takes.
+bool GpuBackend::isQuiet() {
+  if (side_->isIdle()) return true;
+  if (!failure_.hasFailed()) return false;
+  auto lock = failure_.lock();
+  const std::optional<Error> reason = failure_.reason(lock);
+  const int64_t end = failure_.failedAtNs(lock) + kFailedEndNs;
+  lock.unlock();
+  if (clock_.nowNs() < end || !side_->discard() || side_->isRunning()) return false;
+  if (reason) failure_.tell(*reason);  // kernels that do not begin tell nobody
+  return true;
+}
+
+bool GpuBackend::hasLeftStreams() {
+  if (!isQuiet()) return false;
+  if (side_->isIdle()) return true;
+  const int64_t now = clock_.nowNs();
+  int64_t notYet = 0;
+  quietAtNs_.compare_exchange_strong(notYet, now);
+  return now >= quietAtNs_ + kStreamEndNs;
+}
+
+// What a graph replays ends by itself too, but no stream tells that it has.
+void GpuBackend::awaitReplays() {
+  const int64_t end = clock_.nowNs() + settings_.timeoutMs * 1'000'000 + kReplaysEndNs;
+  for (base::Backoff backoff(false); side_->hasGraphs() && side_->isRunning(); backoff.idle()) {
+    if (clock_.nowNs() < end) continue;
+    base::log(LogLevel::Error, who_.self(), ": a replay on ", toString(device()),
+              " has not ended by its deadline");
+    return;
+  }
+}
+
+void GpuBackend::finish() {
+  if (!side_) return;
+  try {
+    for (base::Backoff backoff(false); !isQuiet();) backoff.idle();
+    awaitReplays();
+    side_->leave();
+  } catch (const Error& error) {
+    base::log(LogLevel::Error, who_.self(), " leaves ", toString(device()), ": ", error.what());
+  }
+  SharedStreams::ofProcess().forget(side_->group());
+}
+
+// Kernels of other processes may still write to this rank's memory: the last thing that they do is
+// to give back what they have taken. Who does not leave in time is left with memory that this
+// process does not free.
+void GpuBackend::awaitPeers(const Peers& peers) {
+  if (!side_ || !obstacle_.empty()) return;
+  auto lock = failure_.lock();
+  const auto allGone = [&] {
+    for (int peer = 0; peer < who_.size(); ++peer)
+      if (side_->isRemote(peer) && !peers.at(peer, lock).isGone()) return false;
+    return true;
+  };
+  if (failure_.wait(lock, kPeersLeave, allGone)) return;
+  base::log(LogLevel::Warning, who_.self(), ": other ranks do not leave; its memory of ",
+            toString(device()), " is kept");
+  side_.release();
+}
+
+// What is launched or replayed later finds memory and words that end it.
+void GpuBackend::park() {
+  if (!side_ || GpuParking::mayGo(*side_)) return;
+  base::log(LogLevel::Info, who_.self(), " leaves while ",
+            side_->hasGraphs() ? "graphs of its calls are there, which are to be replayed no more"
+                               : "a call of it, which has failed, waits for other work of the GPU",
+            "; its memory of ", toString(device()), " is kept until that is over");
+  auto lock = failure_.lock();
+  auto side = std::move(side_);
+  lock.unlock();
+  GpuParking::ofProcess().add({std::move(side), choices_.takePlans()});
+}
+
+std::optional<GpuFailure> GpuBackend::watch() {
+  const auto lock = failure_.lock();
+  if (!side_) return std::nullopt;
+  side_->watch();
+  return side_->failure();
+}
+
+int GpuBackend::missedLeaver(const Peers& peers) const {
+  const auto lock = failure_.lock();
+  if (!side_) return -1;
+  std::vector<std::optional<uint64_t>> leftAfter;
+  for (int peer = 0; peer < who_.size(); ++peer)
+    leftAfter.push_back(peers.at(peer, lock).leftGpuAfter);
+  return side_->missedLeaver(leftAfter);
+}
+
+std::optional<uint64_t> GpuBackend::underWay() const {
+  const auto lock = failure_.lock();
+  return side_ ? side_->underWay() : std::nullopt;
+}
+
+// Where calls were captured, the recorder counts these once, and the GPU their replays: then a
+// collective is known by what it says in its messages.
+std::optional<Recorder::Entry> GpuBackend::callOf(const GpuFailure& found) const {
+  if (!wasCaptured()) return recorder_.find(found.operation);
+  std::optional<Recorder::Entry> last;
+  for (const Recorder::Entry& known : recorder_.recent())
+    if (known.collective() &&
+        std::ranges::find(found.callHashes, known.collective()->fingerprint()) !=
+            found.callHashes.end())
+      last = known;
+  return last;
+}
+
+void GpuBackend::abort() {
+  if (side_) side_->abort();
+}
+
+}  // namespace tutti::communicator

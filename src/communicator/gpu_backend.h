@@ -1,0 +1,118 @@
+#pragma once
+
+// GpuBackend: a communicator's calls on its rank's GPU. It owns the GPU side, the choices of plans,
+// the recorder and the counts of what was launched. Without a GPU it has no side, and says why
+// calls cannot be made.
+//
+// The side is set before anybody else hears of this rank, and taken away when the communicator
+// ends. Both are done under FailureState's lock, and so is what the monitor's thread and a failure
+// do with it; the thread that issues reads it without the lock. That thread alone chooses, launches
+// and waits; it owns `exchanges_`, `messages_`, `buffersAreMapped_`, `obstacle_` and the choices.
+// The monitor's thread reads `collectives_`, `wasCaptured_` and the recorder, which has a lock of
+// its own. `quietAtNs_` may be set by whoever asks whether streams are left.
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/communicator/call.h"
+#include "src/communicator/failure_state.h"
+#include "src/communicator/gpu.h"
+#include "src/communicator/gpu_choices.h"
+#include "src/communicator/gpu_work.h"
+#include "src/communicator/links.h"
+#include "src/communicator/membership.h"
+#include "src/communicator/peers.h"
+#include "src/communicator/recorder.h"
+#include "src/communicator/settings.h"
+#include "src/communicator/shared_streams.h"
+
+namespace tutti::communicator {
+
+class GpuBackend {
+ public:
+  GpuBackend(const Membership& who, const Settings& settings, const Links& links,
+             FailureState& failure);
+
+  const Membership& who() const { return who_; }
+  Device device() const { return settings_.device; }
+  FailureState& failure() const { return failure_; }
+  GpuSide* side() const { return side_.get(); }  ///< or null
+
+  // Set-up's.
+  void use(std::unique_ptr<GpuSide> side);
+  /// Calls cannot be made, for this reason: the same on all ranks.
+  void refuseCalls(std::string why) { obstacle_ = std::move(why); }
+  /// Whether the side's state has no faults; else calls are refused.
+  bool isFaultless();
+
+  // The issuing thread's.
+  /// Throws Unsupported where there is no way to make the call there.
+  GpuWork prepare(std::shared_ptr<GpuBackend> self, const Call& call, const Placement& placement,
+                  StreamRef stream);
+  GpuWork prepare(std::shared_ptr<GpuBackend> self, const executor::Exchange& exchange,
+                  const Placement& placement, StreamRef stream);
+  uint64_t collectivesLaunched() const { return collectives_.load(); }
+  uint64_t messagesLaunched(Line line) const;
+  /// Records and counts what is about to be launched, behind so many calls of this rank in the same
+  /// launch. `isCaptured`: into a graph.
+  void launching(const GpuWork& work, uint64_t behind, bool isCaptured);
+  /// Until nothing runs on the GPU. Throws the failure.
+  void await();
+  /// Until nothing that was launched touches the callers' memory.
+  void awaitIdle();
+
+  // Whoever waits for the end of what was launched.
+  /// Whether nothing that was launched touches anything any more. To be asked again and again.
+  bool isQuiet();
+  /// The same, and that no stream has any of it left; but calls that were taken back stay there
+  /// where something else keeps a stream busy.
+  bool hasLeftStreams();
+
+  // The end of the communicator, in this order.
+  void finish();
+  /// When the others know that this rank leaves.
+  void awaitPeers(const Peers& peers);
+  void park();
+
+  // The monitor's.
+  /// Looks after what was launched. Why it has given up, if it has.
+  std::optional<GpuFailure> watch();
+  /// A rank of those that have left without which something that is under way cannot end; or -1.
+  int missedLeaver(const Peers& peers) const;
+  /// Of a collective that has begun and not ended: how many launches had ended before it.
+  std::optional<uint64_t> underWay() const;
+  const Recorder& recorder() const { return recorder_; }
+  bool wasCaptured() const { return wasCaptured_.load(std::memory_order_acquire); }
+  /// What was found about a call of the recorder's.
+  std::optional<Recorder::Entry> callOf(const GpuFailure& found) const;
+  /// With the lock held.
+  void abort();
+
+ private:
+  void requirePossible(const Placement& placement, const Reduction* reduction) const;
+  void awaitReplays();
+
+  const Membership& who_;
+  const Settings& settings_;
+  const Links& links_;
+  FailureState& failure_;
+  const base::SteadyClock clock_;
+  std::unique_ptr<GpuSide> side_;
+  std::string obstacle_;  // empty: calls can be made
+  GpuChoices choices_;
+  Recorder recorder_;
+  std::atomic<uint64_t> collectives_{0};  // launched
+  uint64_t exchanges_ = 0;
+  std::map<Line, uint64_t> messages_;     // launched
+  bool buffersAreMapped_ = false;         // by calls since it was waited for
+  std::atomic<bool> wasCaptured_{false};  // a call of this rank, at any time
+  std::atomic<int64_t> quietAtNs_{0};     // while calls were left on streams; 0: not yet
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,80 @@
+#include "src/communicator/gpu_choices.h"
+
+#include <algorithm>
+
+#include "collectives/chooser.h"
+#include "src/base/log.h"
+#include "src/communicator/request.h"
+
+namespace tutti::communicator {
+namespace {
+
+// Above this, plans that address the peers' buffers move fewer bytes than those by slots; below it,
+// the exchange of entries costs more than that is worth. Not measured.
+constexpr uint64_t kLeastMappedBytes = 64 << 10;
+
+// Of GPUs joined by NVLink; not measured.
+topology::Tuning gpuTuning() {
+  topology::Tuning tuning;
+  tuning.messageMicroseconds = 1.5;
+  tuning.stepMicroseconds = 0.5;
+  tuning.copyGigabytesPerSecond = 200;
+  tuning.reduceGigabytesPerSecond = 400;
+  tuning.mappedGigabytesPerSecond = 300;
+  tuning.entryMicroseconds = 0.2;
+  tuning.yieldMicroseconds = 0;
+  return tuning;
+}
+
+/// As many parts of this size as there is room for: each has a block of the GPU to itself, and a
+/// channel.
+constexpr uint64_t kSliceBytes = 64 << 10;
+
+/// The same on all ranks.
+uint32_t slicesFor(const plan::PlanSpec& spec, uint64_t bytes, const GpuSide& gpu) {
+  size_t lanes = 1;
+  for (int rank = 0; rank < spec.ranks; ++rank)
+    lanes = std::max(lanes, collectives::build(spec, rank).lanes.size());
+  const auto channels = static_cast<uint64_t>(gpu.channels() / spec.channels);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(
+      bytes / kSliceBytes, 1, std::min(channels, std::max<uint64_t>(gpu.blocks() / lanes, 1))));
+}
+
+}  // namespace
+
+uint64_t GpuChoice::bufferBytes(uint64_t block) const {
+  return block *
+         std::max(plan::blocksOf(spec, plan::Buffer::In), plan::blocksOf(spec, plan::Buffer::Out));
+}
+
+const GpuChoice& GpuChoices::choose(const CallFacts& facts, GpuSide& side) {
+  const int size = who_.size();
+  const uint64_t key = choiceKey(facts, size);
+  if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
+  const std::vector<int>& hostOf = links_.topology().hostOf;
+  const topology::Topology joined{.ranks = size,
+                                  .cores = size,
+                                  .hostOf = hostOf,
+                                  .slotBytes = side.slotBytes(),
+                                  .channels = side.channels()};
+  plan::CollectiveRequest request =
+      requestOf(facts, size, settings_.deterministic, settings_.algorithm, hostOf);
+  const uint64_t bytes = request.blockBytes();
+  request.mappable = side.canMap() && bytes >= kLeastMappedBytes;
+  const collectives::Choice choice = collectives::choose(request, joined, gpuTuning());
+  GpuChoice made;
+  // Some ranks may call in place and others not, so a plan has to bear it.
+  const bool isMapped = choice.mapped && size > 1 && choice.mapped->inPlaceSafe;
+  made.spec = isMapped ? *choice.mapped : choice.spec;
+  made.hash = made.spec.hash();
+  auto& plan = plans_[made.hash];
+  if (!plan)
+    plan = side.prepare(made.spec, [&](int rank) { return collectives::build(made.spec, rank); });
+  made.plan = plan.get();
+  made.slices = slicesFor(made.spec, made.bufferBytes(bytes), side);
+  base::log(LogLevel::Debug, who_.self(), ": on ", toString(settings_.device),
+            " for blocks of up to ", bytes, " bytes: ", made.spec.describe());
+  return choices_.emplace(key, made).first->second;
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,51 @@
+#pragma once
+
+// GpuChoices: the plans that are chosen for a communicator's calls on its GPU, with this rank's
+// programs in the GPU's memory. GpuBackend owns it; only the issuing thread calls it, and no lock
+// protects it.
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "src/communicator/gpu.h"
+#include "src/communicator/links.h"
+#include "src/communicator/membership.h"
+#include "src/communicator/recorder.h"
+#include "src/communicator/settings.h"
+#include "src/plan/plan.h"
+
+namespace tutti::communicator {
+
+/// A choice with this rank's program on the GPU.
+struct GpuChoice {
+  plan::PlanSpec spec;
+  GpuPlan* plan = nullptr;
+  uint64_t hash = 0;
+  uint32_t slices = 1;
+
+  /// Of the larger buffer of a call with blocks of so many bytes.
+  uint64_t bufferBytes(uint64_t block) const;
+};
+
+class GpuChoices {
+ public:
+  using Plans = std::unordered_map<uint64_t, std::unique_ptr<GpuPlan>>;  // by spec's hash
+
+  GpuChoices(const Membership& who, const Settings& settings, const Links& links)
+      : who_(who), settings_(settings), links_(links) {}
+
+  /// Stays where it is.
+  const GpuChoice& choose(const CallFacts& facts, GpuSide& side);
+  /// When nothing is chosen any more.
+  Plans takePlans() { return std::move(plans_); }
+
+ private:
+  const Membership& who_;
+  const Settings& settings_;
+  const Links& links_;
+  Plans plans_;
+  std::unordered_map<uint64_t, GpuChoice> choices_;
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,131 @@
+#pragma once
+
+// HostBackend: a communicator's operations on the host. It owns their numbers, whose turn it is,
+// the two operations that run them, their scratch memory, the choices of plans and the recorder.
+//
+// One thread issues: it alone chooses, numbers and touches `exchangesIssued_` and `choices_`.
+// Operations are collectives, which all ranks number alike, and exchanges, which they do not. They
+// run one after the other in the order of their numbers: `turn_` is the number among both of the
+// one that may run. Only the thread that drives that one touches `operation_`, `exchange_` and
+// `scratch_`; a release store of `turn_` hands them on. The monitor's thread reads the numbers, all
+// atomics, and the recorder, which has a lock of its own.
+//
+// `active_` is up while an operation runs. It is raised before `failed_` of FailureState is looked
+// at, both in sequentially consistent order, and shrink() looks at them the other way round: an
+// operation either sees the failure or is waited for. `collectivesDone_` is stored before `active_`
+// goes down: what shrink() then tells of this rank counts it.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/communicator/call.h"
+#include "src/communicator/failure_state.h"
+#include "src/communicator/links.h"
+#include "src/communicator/membership.h"
+#include "src/communicator/message_types.h"
+#include "src/communicator/recorder.h"
+#include "src/communicator/settings.h"
+#include "src/executor/exchange_operation.h"
+#include "src/executor/host_operation.h"
+#include "src/plan/asking.h"
+
+namespace tutti::communicator {
+
+/// A choice with this rank's programs, cached.
+struct ReadyChoice {
+  executor::ReadyPlan plan;
+  std::unique_ptr<executor::ReadyPlan> mapped;
+  std::unique_ptr<plan::Asking> asking;  ///< null where the caller has named an algorithm
+  uint64_t hash = 0;
+  double microseconds = 0;  ///< predicted, staged
+};
+
+/// The windows of a communicator's members. As constant as its Membership.
+class MemberWindows final : public executor::WindowResolver {
+ public:
+  explicit MemberWindows(const Membership& who) : who_(who) {}
+  executor::WindowPlace locate(const void* data, uint64_t bytes) const override;
+  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const override;
+
+ private:
+  const Membership& who_;
+};
+
+class HostBackend {
+ public:
+  HostBackend(const Membership& who, const Settings& settings, const Links& links,
+              const FailureState& failure);
+
+  /// Throws from inside a reduction of the caller's own that an operation of this one has called.
+  void requireOutsideReduction() const;
+  /// Neither failed, nor forked, nor called from inside its own operation.
+  void requireUsable() const;
+
+  // The issuing thread's.
+  /// Throws Unsupported or InvalidArgument where there is no plan.
+  ReadyChoice& choose(const CallFacts& facts);
+  /// Completes a checked call by what is chosen for it.
+  ReadyChoice& choose(Call& call);
+  void forgetChoices() { choices_.clear(); }
+  double predictedMicroseconds(const CallFacts& facts) { return choose(facts).microseconds; }
+  double predictedMicroseconds(const ExchangeFacts& facts) const;
+  /// Gives the entry its numbers, and records it.
+  void number(Recorder::Entry& entry);
+
+  // The thread's that drives the operation.
+  bool isTurnOf(uint64_t number) const { return turn_.load(std::memory_order_acquire) == number; }
+  /// Before begin(). Throws the failure. Whether it throws or not, end() is told that it ran.
+  void activate();
+  executor::Operation& begin(const Recorder::Entry& entry, Call call, ReadyChoice& choice);
+  executor::Operation& begin(const Recorder::Entry& entry, executor::Exchange exchange);
+  /// That the one that runs has to wait, since then.
+  void noteWaiting(uint64_t number, const executor::Operation& operation, int64_t sinceNs);
+  /// Of the exchange that runs.
+  bool needs(int peer) const { return exchange_.needs(peer); }
+  /// It has done what it was to do; the next one may run.
+  void complete(const Recorder::Entry& entry);
+  void end(uint64_t number, Phase phase, bool ran);
+
+  // Anybody's.
+  const Recorder& recorder() const { return recorder_; }
+  uint64_t turn() const { return turn_.load(std::memory_order_acquire); }
+  uint64_t collectivesDone() const { return collectivesDone_.load(std::memory_order_acquire); }
+  /// After the failure was set; see above.
+  bool isActive() const { return active_.load(std::memory_order_seq_cst); }
+  /// What its turn is; nothing between operations.
+  std::optional<Recorder::Entry> current() const { return recorder_.find(turn()); }
+  /// As other ranks are told.
+  message::Status status() const;
+  /// "during operation 3, ...", or "after operation 2".
+  std::string where() const;
+  /// Of the last collective. After it.
+  uint64_t bytesReceived() const { return operation_.bytesReceived(); }
+
+ private:
+  executor::Launch launchOf(const Recorder::Entry& entry, Call call, ReadyChoice& choice);
+
+  const Membership& who_;
+  const Settings& settings_;
+  const Links& links_;
+  const FailureState& failure_;
+  const MemberWindows windows_;
+  std::atomic<uint64_t> issued_{0};
+  std::atomic<uint64_t> turn_{1};
+  std::atomic<uint64_t> collectivesIssued_{0};
+  std::atomic<uint64_t> collectivesDone_{0};
+  uint64_t exchangesIssued_ = 0;
+  std::atomic<bool> active_{false};
+  executor::HostOperation operation_;
+  executor::ExchangeOperation exchange_;
+  std::vector<std::byte> scratch_;
+  Recorder recorder_;
+  std::unordered_map<uint64_t, std::unique_ptr<ReadyChoice>> choices_;
+};
+
+}  // namespace tutti::communicator

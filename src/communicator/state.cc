@@ -1,0 +1,94 @@
+#include "src/communicator/state.h"
+
+#include <optional>
+#include <utility>
+
+#include "src/base/check.h"
+#include "src/communicator/setup.h"
+
+namespace tutti {
+
+Communicator::Impl::Impl(communicator::Membership membership, const communicator::Settings& chosen)
+    : who(std::move(membership)),
+      settings(chosen),
+      children(who.id()),
+      links(who, settings),
+      messages(who),
+      failure(who, messages,
+              {.abort = [this] { gpu.abort(); },
+               .recorded = [this](size_t lines) { return recorded(lines); }}),
+      peers(who, messages, failure),
+      votes(who, messages, failure, peers),
+      host(who, settings, links, failure),
+      gpu(who, settings, links, failure),
+      owners{who, settings, links, messages, failure, peers, host, gpu},
+      watchdog(owners) {}
+
+Communicator::Impl::~Impl() {
+  if (who.inForkedChild()) return;  // nobody is told
+  if (!watchdog.listens()) return;  // nobody has heard of it
+  gpu.finish();
+  transports::Endpoint* const endpoint = links.endpoint();
+  const auto hasFailed = [this] { return failure.hasFailed(); };
+  if (endpoint && !hasFailed()) endpoint->drain(hasFailed);
+  // A failure is repeated, so that nobody hears of this rank's leaving before he hears of its
+  // reason. The others need the goodbye too: who has left is not waited for when they shrink.
+  if (const std::optional<Error> reason = failure.reason()) failure.tell(*reason);
+  if (endpoint && hasFailed()) endpoint->abandon();
+  messages.sendAll(communicator::message::Goodbye{host.collectivesDone(),
+                                                  gpu.side() ? gpu.side()->collectives() : 0});
+  gpu.awaitPeers(peers);
+  gpu.park();
+  watchdog.stop();
+}
+
+std::shared_ptr<const communicator::Owners> Communicator::Impl::shared() {
+  return {shared_from_this(), &owners};
+}
+
+std::string Communicator::Impl::recorded(size_t lines) const {
+  std::string text = host.recorder().describe(lines);
+  if (const std::string onGpu = gpu.recorder().describe(lines); !onGpu.empty())
+    text += "on " + toString(settings.device) + ":\n" + onGpu;
+  return text;
+}
+
+void Communicator::Impl::refuse(const Error& why) {
+  const Error named(why.code(), who.self() + ": " + why.what());
+  failure.tell(named);
+  throw named;
+}
+
+void Communicator::Impl::connect(base::Deadline deadline) {
+  try {
+    communicator::requirePossible(owners);
+  } catch (const Error& e) {
+    refuse(e);
+  }
+  watchdog.listen();
+  try {
+    communicator::connect(owners, settings, deadline);
+  } catch (const Error& e) {
+    failure.fail(e, true);
+    throw;
+  }
+}
+
+void Communicator::Impl::connectLocal(
+    const std::vector<std::shared_ptr<Impl>>& ranks,
+    std::vector<std::unique_ptr<transports::Endpoint>> endpoints) {
+  const int size = static_cast<int>(ranks.size());
+  std::vector<const communicator::Owners*> all;
+  for (const auto& rank : ranks) all.push_back(&rank->owners);
+  for (const communicator::Owners* rank : all) communicator::requirePossible(*rank);
+  for (int i = 0; i < size; ++i)
+    for (int j = 0; j < size; ++j)
+      if (i != j) endpoints[i]->connect(j, endpoints[j]->address(i));
+  for (int i = 0; i < size; ++i) {
+    ranks[i]->links.use(std::move(endpoints[i]));
+    ranks[i]->watchdog.listen();
+  }
+  communicator::connectLocal(all);
+}
+
+}  // namespace tutti

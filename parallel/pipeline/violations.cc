@@ -221,9 +221,9 @@ void checkPairs(const Schedule& s, Violations& found) {
 }
 
 /// Runs all ranks without any buffer. Pairs have to match.
-class Rendezvous {
+class SendReceiveMatcher {
  public:
-  explicit Rendezvous(const Schedule& s) : s_(s), at_(static_cast<size_t>(s.ranks)) {}
+  explicit SendReceiveMatcher(const Schedule& s) : s_(s), at_(static_cast<size_t>(s.ranks)) {}
 
   void run(Violations& found) {
     for (bool moved = true; moved;) {
@@ -290,7 +290,7 @@ std::vector<Violation> violations(const Schedule& s) {
   for (int rank = 0; rank < s.ranks; ++rank) RankCheck(s, rank, found).run();
   if (!found.empty()) return found;
   checkPairs(s, found);
-  if (found.empty()) Rendezvous(s).run(found);
+  if (found.empty()) SendReceiveMatcher(s).run(found);
   return found;
 }
 

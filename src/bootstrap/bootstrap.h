@@ -20,7 +20,7 @@ namespace tutti::bootstrap {
 struct Identity {
   int rank = -1;  ///< -1: malformed
   int size = -1;  ///< the same
-  UniqueId id;    ///< meeting point and secret
+  UniqueId id;    ///< rendezvous and secret
   std::string
       source;  ///< "explicit arguments", "tutti run", "torchrun", ...: logged at debug level
   /// What leaves open who this rank is, where it is known who is to be told: join() throws it.
@@ -36,7 +36,7 @@ Identity discover(const CommunicatorOptions& options);
 /// Joins the job: meets at the identity's address, authenticates both ways, exchanges addresses,
 /// and connects to every other rank. Throws Refused, Timeout or System within the deadline, and
 /// Aborted soon after a request to stop; nothing is left behind. A rank that cannot take part tells
-/// the others why; the one whose process has the meeting point stays, within its deadline, until
+/// the others why; the one whose process has the rendezvous stays, within its deadline, until
 /// all have been told.
 std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline,
                                    const std::stop_token& stop = {});

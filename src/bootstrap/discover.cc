@@ -16,7 +16,7 @@
 #include "src/base/log.h"
 #include "src/base/printable.h"
 #include "src/bootstrap/host_facts.h"
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -52,7 +52,7 @@ std::string runSeed(const LaunchFacts& facts) {
 }
 
 /// The launcher's own store listens at MASTER_PORT when it says so; Tutti takes the next one.
-uint16_t meetingPort(const LaunchFacts& facts, const Lookup& lookup) {
+uint16_t rendezvousPort(const LaunchFacts& facts, const Lookup& lookup) {
   const bool taken =
       value(lookup, "TORCHELASTIC_USE_AGENT_STORE") == "True" && !value(lookup, "TUTTI_ADDRESS");
   TUTTI_REQUIRE(!taken || *facts.port < 65535, "MASTER_PORT=", *facts.port,
@@ -60,7 +60,7 @@ uint16_t meetingPort(const LaunchFacts& facts, const Lookup& lookup) {
   return static_cast<uint16_t>(*facts.port + (taken ? 1 : 0));
 }
 
-MeetingPoint withKey(const LaunchFacts& facts, uint16_t port, const std::string& key) {
+Rendezvous withKey(const LaunchFacts& facts, uint16_t port, const std::string& key) {
   return {.address = resolve(*facts.host, port),
           .credentials = {.secret = digest<32>("job key", key),
                           .job = digest<16>("job", runSeed(facts))},
@@ -68,7 +68,7 @@ MeetingPoint withKey(const LaunchFacts& facts, uint16_t port, const std::string&
 }
 
 /// For ranks of one host and one user.
-MeetingPoint onThisHost(const LaunchFacts& facts, const std::optional<std::string>& key) {
+Rendezvous onThisHost(const LaunchFacts& facts, const std::optional<std::string>& key) {
   const std::string seed = runSeed(facts);
   return {.address = derivedUnixAddress(seed),
           .credentials = {.secret = key ? digest<32>("job key", *key) : digest<32>("no key", seed),
@@ -77,12 +77,12 @@ MeetingPoint onThisHost(const LaunchFacts& facts, const std::optional<std::strin
           .openedByRankZero = true};
 }
 
-MeetingPoint withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
+Rendezvous withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
   if (value(lookup, "TUTTI_ALLOW_UNAUTHENTICATED") == "1") {
     base::log(LogLevel::Warning, "TUTTI_ALLOW_UNAUTHENTICATED=1: anybody who reaches ",
               base::printable(*facts.host), " may join this job");
     const std::string seed = runSeed(facts);
-    return {.address = resolve(*facts.host, meetingPort(facts, lookup)),
+    return {.address = resolve(*facts.host, rendezvousPort(facts, lookup)),
             .credentials = {.secret = digest<32>("no key", seed), .job = digest<16>("job", seed)},
             .openedByRankZero = true};
   }
@@ -110,7 +110,7 @@ Identity identify(const LaunchFacts& facts, const Lookup& lookup) {
                   facts.size, ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
                   facts.addressVariables);
     identity.id = encode(!facts.host ? onThisHost(facts, key)
-                         : key       ? withKey(facts, meetingPort(facts, lookup), *key)
+                         : key       ? withKey(facts, rendezvousPort(facts, lookup), *key)
                                      : withoutKey(facts, lookup));
   }
   return identity;

@@ -1,16 +1,16 @@
-// join: from an identity to a control plane, in the four acts of set-up: open the meeting point
+// join: from an identity to a control plane, in the four acts of set-up: open the rendezvous
 // where this rank has to, arrive, connect to everybody, hear that everybody has.
 
 #include "src/base/log.h"
 #include "src/bootstrap/bootstrap.h"
-#include "src/bootstrap/meeting_server.h"
 #include "src/bootstrap/mesh.h"
+#include "src/bootstrap/rendezvous_server.h"
 #include "src/bootstrap/socket_control_plane.h"
 
 namespace tutti::bootstrap {
 namespace {
 
-/// Beside the mesh: its listener, strangers, the meeting connection, and what the caller needs.
+/// Beside the mesh: its listener, strangers, the rendezvous connection, and what the caller needs.
 constexpr size_t kSpareDescriptors = 8;
 
 /// How long a rank that does not know its rank tries to tell that to others. Often none of a job's
@@ -26,64 +26,65 @@ void requireDescriptors(int size) {
              ": raise it (ulimit -n)");
 }
 
-void waitFor(MeetingClient& meeting, const std::function<bool()>& condition,
+void waitFor(RendezvousClient& rendezvous, const std::function<bool()>& condition,
              const std::string& what) {
   PollSet set;
   while (!condition()) {
-    meeting.checkDeadline(what);
+    rendezvous.checkDeadline(what);
     set.clear();
-    meeting.watch(set);
-    set.wait(Doorway::kPatrolMs);
-    meeting.advance(set);
+    rendezvous.watch(set);
+    set.wait(HandshakeListener::kPatrolMs);
+    rendezvous.advance(set);
   }
 }
 
-/// Nothing where all ranks are on this host: the meeting point cannot be reached from another.
-std::optional<NetworkInterface> towardsOtherHosts(const MeetingClient& meeting,
-                                                  const MeetingPoint& point) {
+/// Nothing where all ranks are on this host: the rendezvous cannot be reached from another.
+std::optional<NetworkInterface> towardsOtherHosts(const RendezvousClient& rendezvous,
+                                                  const Rendezvous& point) {
   const bool many = point.network || point.address.family != Family::Unix;
-  return many ? networkInterface(meeting.ownAddress()) : std::nullopt;
+  return many ? networkInterface(rendezvous.ownAddress()) : std::nullopt;
 }
 
-std::shared_ptr<ControlPlane> arrive(MeetingClient& meeting, const Identity& identity,
-                                     const MeetingPoint& point) {
+std::shared_ptr<ControlPlane> arrive(RendezvousClient& rendezvous, const Identity& identity,
+                                     const Rendezvous& point) {
   if (identity.malformed) throw Error(*identity.malformed);
   requireDescriptors(identity.size);
-  Mesh mesh(point.credentials, identity.rank, identity.size, towardsOtherHosts(meeting, point));
-  meeting.send(mesh.arrival());
+  Mesh mesh(point.credentials, identity.rank, identity.size, towardsOtherHosts(rendezvous, point));
+  rendezvous.send(mesh.arrival());
   waitFor(
-      meeting, [&] { return meeting.hasTable(); }, "all ranks to arrive");
-  std::vector<base::FileDescriptor> sockets = mesh.connect(meeting);
-  meeting.send(Connected{});
+      rendezvous, [&] { return rendezvous.hasTable(); }, "all ranks to arrive");
+  std::vector<base::FileDescriptor> sockets = mesh.connect(rendezvous);
+  rendezvous.send(Connected{});
   waitFor(
-      meeting, [&] { return meeting.complete(); }, "all ranks to connect");
+      rendezvous, [&] { return rendezvous.complete(); }, "all ranks to connect");
   std::vector<PeerInfo> peers;
-  for (const Arrival& arrival : meeting.table().ranks) peers.push_back(arrival.info);
+  for (const Arrival& arrival : rendezvous.table().ranks) peers.push_back(arrival.info);
   return makeSocketControlPlane(identity.rank, std::move(peers), std::move(sockets));
 }
 
-/// The meeting point, where it is in this process: rank 0's, or one of an id that was made here.
-std::shared_ptr<MeetingServer> serverHere(const MeetingPoint& point, int rank,
-                                          base::Deadline deadline) {
-  if (!point.openedByRankZero) return meetingOpenedHere(point.credentials.job);
+/// The rendezvous, where it is in this process: rank 0's, or one of an id that was made here.
+std::shared_ptr<RendezvousServer> serverHere(const Rendezvous& point, int rank,
+                                             base::Deadline deadline) {
+  if (!point.openedByRankZero) return rendezvousOpenedHere(point.credentials.job);
   if (rank != 0) return nullptr;
-  return std::make_shared<MeetingServer>(point, std::chrono::milliseconds(deadline.remainingMs()));
+  return std::make_shared<RendezvousServer>(point,
+                                            std::chrono::milliseconds(deadline.remainingMs()));
 }
 
 std::shared_ptr<ControlPlane> meet(const Identity& identity, base::Deadline deadline,
                                    const std::stop_token& stop) {
-  const MeetingPoint point = decode(identity.id);
+  const Rendezvous point = decode(identity.id);
   const auto server = serverHere(point, identity.rank, deadline);
-  MeetingClient meeting(point, identity.rank, identity.size, deadline, stop);
+  RendezvousClient rendezvous(point, identity.rank, identity.size, deadline, stop);
   try {
-    auto plane = arrive(meeting, identity, point);
+    auto plane = arrive(rendezvous, identity, point);
     base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, " joined job ",
               brief(point.credentials.job), " by ", identity.source);
     return plane;
   } catch (const Error& error) {
-    const auto first = meeting.giveUp({.code = error.code(), .text = error.what()});
+    const auto first = rendezvous.giveUp({.code = error.code(), .text = error.what()});
     if (server) server->awaitAllTold(deadline, stop);
-    // Of a loss the meeting point knows more: who died, and who merely gave up because of it.
+    // Of a loss the rendezvous knows more: who died, and who merely gave up because of it.
     if (first && error.code() == ErrorCode::PeerLost) throw *first;
     throw;
   }

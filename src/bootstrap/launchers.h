@@ -25,7 +25,7 @@ struct Launcher {
   const char* name;
   std::vector<const char*> rank;  ///< the first of these that is set says: this launcher
   std::vector<const char*> size;
-  std::vector<const char*> host;  ///< of the meeting point; beside TUTTI_ADDRESS
+  std::vector<const char*> host;  ///< of the rendezvous; beside TUTTI_ADDRESS
   std::vector<const char*> port;
   std::vector<const char*> run;        ///< tell two jobs apart; all of them count
   std::vector<const char*> localSize;  ///< ranks on this host

@@ -26,7 +26,7 @@ Mesh::Mesh(const Credentials& credentials, int rank, int size,
       rank_(rank),
       size_(size),
       arrival_{.info = describeThisProcess(), .listening = randomUnixAddress()},
-      door_(listen(network), credentials, Purpose::Mesh, rank),
+      listener_(listen(network), credentials, HandshakePurpose::Mesh, rank),
       sockets_(static_cast<size_t>(size)) {}
 
 std::vector<base::FileDescriptor> Mesh::listen(const std::optional<NetworkInterface>& network) {
@@ -42,30 +42,30 @@ std::vector<base::FileDescriptor> Mesh::listen(const std::optional<NetworkInterf
   return listeners;
 }
 
-std::vector<base::FileDescriptor> Mesh::connect(MeetingClient& meeting) {
-  const Table& table = meeting.table();
+std::vector<base::FileDescriptor> Mesh::connect(RendezvousClient& rendezvous) {
+  const Table& table = rendezvous.table();
   requireWays(table);
   PollSet set;
   while (connected_ < size_ - 1) {
     startOutgoing(table);
     set.clear();
-    meeting.watch(set);
-    door_.watch(set);
+    rendezvous.watch(set);
+    listener_.watch(set);
     for (const auto& [rank, connection] : outgoing_) connection.watch(set);
     const bool waitingForRoom = next_ < rank_ && outgoing_.size() < kOutgoingAtOnce;
-    set.wait(waitingForRoom ? 5 : Doorway::kPatrolMs);
-    hear(meeting, set, table);
+    set.wait(waitingForRoom ? 5 : HandshakeListener::kPatrolMs);
+    hear(rendezvous, set, table);
     advance(set, table);
-    if (connected_ < size_ - 1) meeting.checkDeadline(missing(table));
+    if (connected_ < size_ - 1) rendezvous.checkDeadline(missing(table));
   }
   return std::move(sockets_);
 }
 
 /// Whose deadline passes first tells all others what it waited for, which may be another
 /// connection than those that this rank lacks.
-void Mesh::hear(MeetingClient& meeting, const PollSet& set, const Table& table) const {
+void Mesh::hear(RendezvousClient& rendezvous, const PollSet& set, const Table& table) const {
   try {
-    meeting.advance(set);
+    rendezvous.advance(set);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::Timeout) throw;
     base::fail(ErrorCode::Timeout, error.what(), "; rank ", rank_, " lacks ", missing(table));
@@ -95,10 +95,10 @@ void Mesh::startOutgoing(const Table& table) {
     if (made.error != 0) failToConnect(next_, made.error, table);
     const Claim own{
         .version = kProtocolVersion, .job = credentials_.job, .rank = rank_, .size = size_};
-    outgoing_.emplace(
-        next_, SetupConnection(std::move(made.socket),
-                               Handshake::connecting(credentials_, Purpose::Mesh, own, next_),
-                               SetupConnection::Side::Connecting));
+    outgoing_.emplace(next_, SetupConnection(std::move(made.socket),
+                                             Handshake::connecting(
+                                                 credentials_, HandshakePurpose::Mesh, own, next_),
+                                             SetupConnection::Side::Connecting));
   }
 }
 
@@ -119,8 +119,8 @@ void Mesh::advance(const PollSet& set, const Table& table) {
                  " closed its connection with rank ", rank_, " during set-up");
     }
   }
-  door_.advance(set);
-  for (SetupConnection& connection : door_.takeAuthenticated())
+  listener_.advance(set);
+  for (SetupConnection& connection : listener_.takeAuthenticated())
     accept(std::move(connection), table);
 }
 

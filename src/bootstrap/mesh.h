@@ -6,9 +6,9 @@
 
 #include <map>
 
-#include "src/bootstrap/doorway.h"
-#include "src/bootstrap/meeting_client.h"
+#include "src/bootstrap/handshake_listener.h"
 #include "src/bootstrap/network_interface.h"
+#include "src/bootstrap/rendezvous_client.h"
 
 namespace tutti::bootstrap {
 
@@ -20,12 +20,12 @@ class Mesh {
        const std::optional<NetworkInterface>& network);
   Arrival arrival() const { return arrival_; }
 
-  /// Connects as the meeting point's table says. The sockets by rank; the own one is empty. Throws
-  /// what the meeting point reports meanwhile, Timeout, Refused, or System.
-  std::vector<base::FileDescriptor> connect(MeetingClient& meeting);
+  /// Connects as the rendezvous's table says. The sockets by rank; the own one is empty. Throws
+  /// what the rendezvous reports meanwhile, Timeout, Refused, or System.
+  std::vector<base::FileDescriptor> connect(RendezvousClient& rendezvous);
 
  private:
-  void hear(MeetingClient& meeting, const PollSet& set, const Table& table) const;
+  void hear(RendezvousClient& rendezvous, const PollSet& set, const Table& table) const;
   void startOutgoing(const Table& table);
   void advance(const PollSet& set, const Table& table);
   void accept(SetupConnection connection, const Table& table);
@@ -44,7 +44,7 @@ class Mesh {
   Credentials credentials_;
   int rank_, size_;
   Arrival arrival_;  // this rank's own
-  Doorway door_;
+  HandshakeListener listener_;
   int next_ = 0;  // the lowest rank that has not been connected to
   std::map<int, SetupConnection> outgoing_;
   std::vector<base::FileDescriptor> sockets_;

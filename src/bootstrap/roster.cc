@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -29,7 +29,7 @@ Roster::Decision Roster::admit(const Claim& claim, const Arrival& arrival) {
                   ", and job ", brief(job_), " meets here");
   if (claim.version != kProtocolVersion)
     return refuse(RefuseAll, ErrorCode::Refused, who, " speaks set-up protocol version ",
-                  claim.version, ", and the meeting point speaks version ", kProtocolVersion);
+                  claim.version, ", and the rendezvous speaks version ", kProtocolVersion);
   if (claim.size < 1 || claim.size > kMaxWorldSize || claim.rank < 0 || claim.rank >= claim.size)
     return refuse(RefuseOne, ErrorCode::Refused, who, " is not in its world of ", claim.size);
   if (size_ != 0 && claim.size != size_)

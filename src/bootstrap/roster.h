@@ -1,6 +1,6 @@
 #pragma once
 
-// Roster: who has arrived at a meeting point, and what follows from each arrival. Only values; the
+// Roster: who has arrived at a rendezvous, and what follows from each arrival. Only values; the
 // server beside it moves the bytes.
 
 #include <map>

@@ -1,4 +1,4 @@
-// UniqueId's members, and the meeting points that create() opens.
+// UniqueId's members, and the rendezvous that create() opens.
 
 #include <tutti/communicator.h>
 
@@ -7,24 +7,24 @@
 
 #include "src/base/env.h"
 #include "src/base/log.h"
-#include "src/bootstrap/meeting_server.h"
 #include "src/bootstrap/network_interface.h"
+#include "src/bootstrap/rendezvous_server.h"
 
 namespace tutti {
 namespace {
 
-using bootstrap::MeetingServer;
+using bootstrap::RendezvousServer;
 
-/// Owns the meeting points of this process's ids. They end when their job is complete or set-up
+/// Owns the rendezvous of this process's ids. They end when their job is complete or set-up
 /// time is over, or when the process exits.
-class OpenMeetings {
+class OpenRendezvous {
  public:
-  void add(std::shared_ptr<MeetingServer> server) {
+  void add(std::shared_ptr<RendezvousServer> server) {
     std::lock_guard lock(mutex_);
     servers_.remove_if([](const auto& other) { return other->finished(); });
     servers_.push_back(std::move(server));
   }
-  std::shared_ptr<MeetingServer> of(const bootstrap::JobId& job) {
+  std::shared_ptr<RendezvousServer> of(const bootstrap::JobId& job) {
     std::lock_guard lock(mutex_);
     for (const auto& server : servers_)
       if (server->point().credentials.job == job && !server->finished()) return server;
@@ -33,12 +33,12 @@ class OpenMeetings {
 
  private:
   std::mutex mutex_;
-  std::list<std::shared_ptr<MeetingServer>> servers_;
+  std::list<std::shared_ptr<RendezvousServer>> servers_;
 };
 
-OpenMeetings& openMeetings() {
-  static OpenMeetings meetings;
-  return meetings;
+OpenRendezvous& openRendezvous() {
+  static OpenRendezvous openOnes;
+  return openOnes;
 }
 
 int digitValue(char digit) {
@@ -50,28 +50,28 @@ int digitValue(char digit) {
 
 }  // namespace
 
-std::shared_ptr<MeetingServer> bootstrap::meetingOpenedHere(const JobId& job) {
-  return openMeetings().of(job);
+std::shared_ptr<RendezvousServer> bootstrap::rendezvousOpenedHere(const JobId& job) {
+  return openRendezvous().of(job);
 }
 
 UniqueId UniqueId::create(Reach reach) {
-  bootstrap::MeetingPoint point = bootstrap::randomMeetingPoint();
+  bootstrap::Rendezvous point = bootstrap::randomRendezvous();
   if (reach == Reach::Network)
     if (const auto interface = bootstrap::networkInterface()) point.network = interface->address;
   const std::chrono::milliseconds lifetime(base::env().setupTimeoutMs);
-  OpenMeetings& meetings = openMeetings();  // before the server's thread logs anything
-  std::shared_ptr<MeetingServer> server;
+  OpenRendezvous& openOnes = openRendezvous();  // before the server's thread logs anything
+  std::shared_ptr<RendezvousServer> server;
   try {
-    server = std::make_shared<MeetingServer>(point, lifetime);
+    server = std::make_shared<RendezvousServer>(point, lifetime);
   } catch (const Error& error) {
     const base::Env& env = base::env();
     if (!point.network || !env.interface.empty() || !env.socketInterfaces.empty()) throw;
     base::log(LogLevel::Info, "this id is good on this host only: ", error.what());
     point.network.reset();
-    server = std::make_shared<MeetingServer>(point, lifetime);
+    server = std::make_shared<RendezvousServer>(point, lifetime);
   }
   const UniqueId id = bootstrap::encode(server->point());
-  meetings.add(std::move(server));
+  openOnes.add(std::move(server));
   return id;
 }
 

@@ -9,7 +9,7 @@
 
 #include "src/base/check.h"
 #include "src/base/env.h"
-#include "src/bootstrap/meeting_server.h"
+#include "src/bootstrap/rendezvous_server.h"
 #include "src/launch/descriptors.h"
 #include "src/launch/environment.h"
 #include "src/launch/job.h"
@@ -44,15 +44,15 @@ void check(const LaunchOptions& options) {
                 " open files in the launcher, but the limit (ulimit -n) is ", limit.rlim_cur);
 }
 
-/// One attempt. The meeting point, if it is ours, ends with it: ranks that died before all had met
+/// One attempt. The rendezvous, if it is ours, ends with it: ranks that died before all had met
 /// would leave it waiting for the others.
 Job::Outcome runOnce(const LaunchOptions& options, const std::string& path, int restart,
                      SignalCollector& signals) {
   if (!options.uniqueId.empty())
     return Job(options, path, options.uniqueId, restart, signals).run();
-  const bootstrap::MeetingPoint point = bootstrap::randomMeetingPoint();
-  const bootstrap::MeetingServer server(point,
-                                        std::chrono::milliseconds(base::env().setupTimeoutMs));
+  const bootstrap::Rendezvous point = bootstrap::randomRendezvous();
+  const bootstrap::RendezvousServer server(point,
+                                           std::chrono::milliseconds(base::env().setupTimeoutMs));
   return Job(options, path, bootstrap::encode(point).toHex(), restart, signals).run();
 }
 

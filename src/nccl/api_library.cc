@@ -26,7 +26,7 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
   return guard("ncclGetUniqueId", [&] {
     announce();
     TUTTI_REQUIRE(uniqueId, "uniqueId is null");
-    const std::string& address = environment().meetingAddress;
+    const std::string& address = environment().rendezvousAddress;
     tutti::UniqueId id;
     try {
       id = address.empty() ? tutti::UniqueId::create() : tutti::UniqueId::at(address);

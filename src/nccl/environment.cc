@@ -48,7 +48,7 @@ Environment read() {
   Environment e;
   const std::string blocking = variable("NCCL_COMM_BLOCKING");
   if (blocking == "0" || blocking == "1") e.blocking = blocking == "1";
-  e.meetingAddress = variable("NCCL_COMM_ID");
+  e.rendezvousAddress = variable("NCCL_COMM_ID");
   if (variable("TUTTI_ALGORITHM").empty()) e.algorithm = algorithmOf(variable("NCCL_ALGO"));
   if (variable("TUTTI_GPU_BLOCKS").empty()) e.maxBlocks = blocksOf(variable("NCCL_MAX_CTAS"));
   if (variable("TUTTI_TRANSPORT").empty() && variable("NCCL_SHM_DISABLE") == "1")

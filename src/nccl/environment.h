@@ -12,7 +12,7 @@ struct Environment {
   /// NCCL_COMM_BLOCKING: 0 or 1, instead of what a config says.
   std::optional<bool> blocking;
   /// NCCL_COMM_ID: host:port where rank 0 listens, instead of an id of ncclGetUniqueId()'s own.
-  std::string meetingAddress;
+  std::string rendezvousAddress;
   /// NCCL_ALGO, where it names one algorithm that Tutti has too, in Tutti's words. TUTTI_ALGORITHM
   /// goes before it.
   std::string algorithm;

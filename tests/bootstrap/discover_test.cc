@@ -11,7 +11,7 @@
 
 #include <tutti/log.h>
 
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -45,7 +45,7 @@ Variables with(Variables variables, const Variables& more) {
   return variables;
 }
 
-std::string anId() { return encode(randomMeetingPoint()).toHex(); }
+std::string anId() { return encode(randomRendezvous()).toHex(); }
 
 const Variables kTorch{{"RANK", "3"},
                        {"WORLD_SIZE", "4"},
@@ -61,7 +61,7 @@ TEST(Discover, WithoutALauncherThisIsRankZeroOfOne) {
 }
 
 TEST(Discover, ExplicitArgumentsWin) {
-  CommunicatorOptions options{.id = encode(randomMeetingPoint()), .rank = 1, .size = 2};
+  CommunicatorOptions options{.id = encode(randomRendezvous()), .rank = 1, .size = 2};
   const Identity identity = find(kTorch, options);
   EXPECT_EQ(identity.rank, 1);
   EXPECT_EQ(identity.size, 2);
@@ -76,7 +76,7 @@ TEST(Discover, ExplicitArgumentsWin) {
 }
 
 TEST(Discover, TuttiRunComesBeforeTorchrun) {
-  const UniqueId id = encode(randomMeetingPoint());
+  const UniqueId id = encode(randomRendezvous());
   const Identity identity = find(with(kTorch, {{"TUTTI_RANK", "1"},
                                                {"TUTTI_WORLD_SIZE", "2"},
                                                {"TUTTI_LOCAL_RANK", "1"},
@@ -88,7 +88,7 @@ TEST(Discover, TuttiRunComesBeforeTorchrun) {
 }
 
 TEST(Discover, TheDamagedIdOfTuttiRunIsNamed) {
-  std::string hex = encode(randomMeetingPoint()).toHex();
+  std::string hex = encode(randomRendezvous()).toHex();
   hex[200] = hex[200] == '0' ? '1' : '0';
   expectInvalid({{"TUTTI_RANK", "0"}, {"TUTTI_WORLD_SIZE", "2"}, {"TUTTI_UNIQUE_ID", hex}},
                 "TUTTI_UNIQUE_ID");
@@ -97,13 +97,13 @@ TEST(Discover, TheDamagedIdOfTuttiRunIsNamed) {
   expectInvalid({{"TUTTI_RANK", "0"}, {"TUTTI_WORLD_SIZE", "2"}}, "TUTTI_UNIQUE_ID");
 }
 
-TEST(Discover, EveryRankOfALauncherDerivesTheSameMeetingPoint) {
+TEST(Discover, EveryRankOfALauncherDerivesTheSameRendezvous) {
   const Identity three = find(kTorch);
   const Identity zero = find(with(kTorch, {{"RANK", "0"}}));
   EXPECT_EQ(three.source, "torchrun");
   EXPECT_EQ(three.rank, 3);
   EXPECT_EQ(three.id, zero.id);
-  const MeetingPoint point = decode(three.id);
+  const Rendezvous point = decode(three.id);
   EXPECT_EQ(point.address.family, Family::Unix);
   EXPECT_TRUE(point.credentials.sameUser && point.openedByRankZero);
   // Another port, and another run at the same port, are other jobs.
@@ -113,7 +113,7 @@ TEST(Discover, EveryRankOfALauncherDerivesTheSameMeetingPoint) {
 
 TEST(Discover, AJobKeyMeansTcpAtTheLaunchersAddress) {
   const Identity identity = find(with(kTorch, {{"TUTTI_JOB_KEY", kKey}}));
-  const MeetingPoint point = decode(identity.id);
+  const Rendezvous point = decode(identity.id);
   EXPECT_EQ(point.address.describe(), "127.0.0.1:29500");
   EXPECT_FALSE(point.credentials.sameUser);
   const Identity other = find(with(kTorch, {{"TUTTI_JOB_KEY", kKey + "x"}}));
@@ -191,7 +191,7 @@ TEST(Discover, ALaunchersJobOnOneHostNeedsNoAddress) {
             {{"OMPI_MCA_orte_precondition_transports", "0123-4568"}},
             {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}}}) {
     const Identity one = find(job);
-    const MeetingPoint point = decode(one.id);
+    const Rendezvous point = decode(one.id);
     EXPECT_EQ(point.address.family, Family::Unix);
     EXPECT_TRUE(point.credentials.sameUser);
     EXPECT_EQ(find(with(job, {{rank, "0"}})).id, one.id);
@@ -307,7 +307,7 @@ TEST(Discover, AMalformedRankKnowsWhereTheOthersMeet) {
     EXPECT_EQ(identity.rank, ofRank ? -1 : 3);
     EXPECT_EQ(identity.size, ofSize ? -1 : 4);
     EXPECT_EQ(find(with(wrong, key)).id, far);
-    const UniqueId given = encode(randomMeetingPoint());
+    const UniqueId given = encode(randomRendezvous());
     EXPECT_EQ(find(with(wrong, {{"TUTTI_UNIQUE_ID", given.toHex()}})).id, given);
   }
   EXPECT_THROW(find({{"RANK", "x"}, {"WORLD_SIZE", "1"}}), Error);
@@ -324,7 +324,7 @@ TEST(Discover, ControlCharactersOfValuesAreNotRepeated) {
   expectInvalid(with(kTorch, {{"MASTER_ADDR", wild}, {"TUTTI_JOB_KEY", kKey}}), "host " + tame);
 }
 
-TEST(Discover, AWorldOfOneNeedsNoMeetingPoint) {
+TEST(Discover, AWorldOfOneNeedsNoRendezvous) {
   EXPECT_EQ(find({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).id, UniqueId{});
 }
 
@@ -338,10 +338,10 @@ TEST(Discover, AnAddressMakesTheSameIdForEverybody) {
   const UniqueId id = at("127.0.0.1:4000");
   EXPECT_EQ(at("127.0.0.1:4000"), id);
   EXPECT_NE(at("127.0.0.1:4001"), id);
-  const MeetingPoint point = decode(id);
+  const Rendezvous point = decode(id);
   EXPECT_EQ(point.address.family, Family::Unix);
   EXPECT_TRUE(point.credentials.sameUser && point.openedByRankZero);
-  const MeetingPoint keyed = decode(at("127.0.0.1:4000", {{"TUTTI_JOB_KEY", kKey}}));
+  const Rendezvous keyed = decode(at("127.0.0.1:4000", {{"TUTTI_JOB_KEY", kKey}}));
   EXPECT_EQ(keyed.address.describe(), "127.0.0.1:4000");
   EXPECT_FALSE(keyed.credentials.sameUser);
   EXPECT_NE(keyed.credentials.secret,

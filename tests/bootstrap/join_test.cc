@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "src/bootstrap/bootstrap.h"
-#include "src/bootstrap/meeting_client.h"
-#include "src/bootstrap/meeting_server.h"
+#include "src/bootstrap/rendezvous_client.h"
+#include "src/bootstrap/rendezvous_server.h"
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/board_processes.h"
 #include "tests/support/leftovers.h"
@@ -90,7 +90,7 @@ TEST_F(Join, ThreadsOfOneProcessMeetToo) {
 }
 
 TEST_F(Join, MembershipIsCheckedFirst) {
-  const UniqueId id = encode(randomMeetingPoint());
+  const UniqueId id = encode(randomRendezvous());
   for (auto [rank, size] : {std::pair{0, 0}, {0, -1}, {0, 1'000'000'000}, {4, 4}, {-1, 4}}) {
     try {
       joinAs(rank, size, id);
@@ -105,7 +105,7 @@ TEST_F(Join, AWrongSecretIsRefusedAndTheJobGoesOn) {
   BoardProcesses processes(3, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     if (rank < 2) return greet(*joinAs(rank, 2, id));
-    MeetingPoint wrong = decode(id);
+    Rendezvous wrong = decode(id);
     wrong.credentials.secret = randomBytes<32>();
     return greet(*joinAs(1, 2, encode(wrong)));
   });
@@ -118,7 +118,7 @@ TEST_F(Join, AWrongSecretIsRefusedAndTheJobGoesOn) {
 
 TEST_F(Join, AnExpiredIdIsRefusedAtOnce) {
   try {
-    joinAs(0, 2, encode(randomMeetingPoint()));
+    joinAs(0, 2, encode(randomRendezvous()));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::Refused);
@@ -174,7 +174,7 @@ TEST_F(Join, AMissingRankIsNamedAtTheDeadline) {
     return greet(*joinAs(rank, 4, id, milliseconds(1500)));
   });
   const auto results = processes.results();
-  // Whoever gives up first tells the other through the meeting point.
+  // Whoever gives up first tells the other through the rendezvous.
   expectAll(results, "error timeout");
   expectAll(results, "missing: 2, 3");
 }
@@ -257,7 +257,7 @@ TEST_F(Join, WhatADyingRankSentIsDeliveredBeforeItIsLost) {
             base::message("message 1 ", kMessages - 1, " last words, lost 1 its process ended"));
 }
 
-TEST_F(Join, TheEndOfTheMeetingPointsProcessIsTold) {
+TEST_F(Join, TheEndOfTheRendezvousProcessIsReported) {
   BoardProcesses processes(3, [](int rank, Board& board) -> std::string {
     const UniqueId id = makeOrAwaitId(rank, board);
     board.reach(rank, 1);
@@ -274,11 +274,11 @@ TEST_F(Join, TheEndOfTheMeetingPointsProcessIsTold) {
 
 /// Rank 1 gives up because it lost rank 0; rank 2 sees rank 1 go, and has not heard why.
 TEST_F(Join, ARankThatGaveUpIsNotTakenForTheDead) {
-  const MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, kPatience);
+  const Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, kPatience);
   const auto end = base::Deadline::after(kPatience);
-  MeetingClient one(point, 1, 3, end), two(point, 2, 3, end);
-  for (MeetingClient* rank : {&one, &two})
+  RendezvousClient one(point, 1, 3, end), two(point, 2, 3, end);
+  for (RendezvousClient* rank : {&one, &two})
     rank->send(Arrival{.info = describeThisProcess(), .listening = randomUnixAddress()});
   const auto first = one.giveUp({.code = ErrorCode::PeerLost, .text = "rank 0 ended"});
   ASSERT_TRUE(first);

@@ -10,8 +10,8 @@
 #include <tutti/launch.h>
 
 #include "src/bootstrap/bootstrap.h"
-#include "src/bootstrap/meeting_client.h"
-#include "src/bootstrap/meeting_server.h"
+#include "src/bootstrap/rendezvous_client.h"
+#include "src/bootstrap/rendezvous_server.h"
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/board_processes.h"
 #include "tests/support/leftovers.h"
@@ -27,8 +27,8 @@ using tests::countDescriptors;
 using Board = BoardProcesses::Board;
 using namespace std::chrono_literals;
 
-// Longer than a meeting point stays for late ranks where nobody says that it cannot take part.
-constexpr auto kLate = MeetingServer::kLinger + 500ms;
+// Longer than a rendezvous stays for late ranks where nobody says that it cannot take part.
+constexpr auto kLate = RendezvousServer::kLinger + 500ms;
 
 std::shared_ptr<ControlPlane> joinAs(int rank, int size, const UniqueId& id) {
   return join({.rank = rank, .size = size, .id = id, .source = "test"},
@@ -49,21 +49,22 @@ void expectAll(const std::vector<std::string>& said, const std::string& part) {
 }
 
 /// Where all ranks meet: at an address that rank 0 opens, or by an id that its process has made.
-enum class Meeting { AtRankZero, ByIdOfRankZero };
+enum class RendezvousPlace { AtRankZero, ByIdOfRankZero };
 
-UniqueId idOf(Meeting meeting, int rank, Board& board) {
-  if (meeting == Meeting::AtRankZero) return UniqueId::at("127.0.0.1:29561");
+UniqueId idOf(RendezvousPlace rendezvous, int rank, Board& board) {
+  if (rendezvous == RendezvousPlace::AtRankZero) return UniqueId::at("127.0.0.1:29561");
   if (rank == 0) board.publish(UniqueId::create(UniqueId::Reach::Host));
   return board.awaitId();
 }
 
 // Whoever has too few descriptors; the last rank comes late.
 TEST(LateRanks, HearWhoCannotTakePart) {
-  for (const Meeting meeting : {Meeting::AtRankZero, Meeting::ByIdOfRankZero})
+  for (const RendezvousPlace rendezvous :
+       {RendezvousPlace::AtRankZero, RendezvousPlace::ByIdOfRankZero})
     for (const int wrong : {0, 1}) {
-      SCOPED_TRACE(base::message("meeting ", static_cast<int>(meeting), ", rank ", wrong));
+      SCOPED_TRACE(base::message("rendezvous ", static_cast<int>(rendezvous), ", rank ", wrong));
       BoardProcesses ranks(3, [&](int rank, Board& board) {
-        const UniqueId id = idOf(meeting, rank, board);
+        const UniqueId id = idOf(rendezvous, rank, board);
         if (rank == wrong) limitDescriptors(5);
         if (rank == 2) std::this_thread::sleep_for(kLate);
         return greet(*joinAs(rank, 3, id));
@@ -78,7 +79,7 @@ TEST(LateRanks, HearWhoCannotTakePart) {
     }
 }
 
-// The process that has the meeting point goes on when it is asked to, and when nobody comes.
+// The process that has the rendezvous goes on when it is asked to, and when nobody comes.
 TEST(LateRanks, AreNotWaitedForForEver) {
   BoardProcesses ranks(2, [](int rank, Board&) {
     limitDescriptors(5);
@@ -158,13 +159,13 @@ class Intruders : public testing::Test {
   static Arrival arrival() {
     return {.info = describeThisProcess(), .listening = randomUnixAddress()};
   }
-  static void sayThatItCannot(const MeetingPoint& as, int rank) {
-    MeetingClient client(as, rank, 2, base::Deadline::after(kPatience));
+  static void sayThatItCannot(const Rendezvous& as, int rank) {
+    RendezvousClient client(as, rank, 2, base::Deadline::after(kPatience));
     client.giveUp({.code = ErrorCode::System, .text = "cannot"});
   }
   /// What rank 0 hears when rank 1 comes, too.
   std::string afterRankOneHasCome() {
-    MeetingClient one(point_, 1, 2, base::Deadline::after(kPatience));
+    RendezvousClient one(point_, 1, 2, base::Deadline::after(kPatience));
     one.send(arrival());
     return heard();
   }
@@ -185,26 +186,26 @@ class Intruders : public testing::Test {
     return "the table";
   }
 
-  const MeetingPoint point_ = randomMeetingPoint();
-  MeetingServer server_{point_, kPatience};
-  MeetingClient zero_{point_, 0, 2, base::Deadline::after(kPatience)};
+  const Rendezvous point_ = randomRendezvous();
+  RendezvousServer server_{point_, kPatience};
+  RendezvousClient zero_{point_, 0, 2, base::Deadline::after(kPatience)};
 };
 
-TEST_F(Intruders, WithoutTheSecretEndNoMeeting) {
-  MeetingPoint stranger = point_;
+TEST_F(Intruders, WithoutTheSecretEndNoRendezvous) {
+  Rendezvous stranger = point_;
   stranger.credentials.secret = randomBytes<32>();
   EXPECT_THROW(sayThatItCannot(stranger, -1), Error);
   EXPECT_EQ(afterRankOneHasCome(), "the table");
 }
 
-TEST_F(Intruders, OfAnotherJobWithTheSameKeyEndNoMeeting) {
-  MeetingPoint other = point_;
+TEST_F(Intruders, OfAnotherJobWithTheSameKeyEndNoRendezvous) {
+  Rendezvous other = point_;
   other.credentials.job = randomBytes<16>();
   for (const int rank : {-1, 1}) sayThatItCannot(other, rank);
   EXPECT_EQ(afterRankOneHasCome(), "the table");
 }
 
-TEST_F(Intruders, OfARankThatIsThereEndNoMeeting) {
+TEST_F(Intruders, OfARankThatIsThereEndNoRendezvous) {
   sayThatItCannot(point_, 0);
   EXPECT_EQ(afterRankOneHasCome(), "the table");
 }

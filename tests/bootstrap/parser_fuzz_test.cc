@@ -8,7 +8,7 @@
 #include <cstring>
 #include <iostream>
 
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/wire/frame.h"
 #include "src/bootstrap/wire/handshake.h"
 #include "src/bootstrap/wire/record.h"
@@ -57,7 +57,7 @@ Arrival someArrival() {
 }
 
 UniqueId someId() {
-  MeetingPoint point = randomMeetingPoint();
+  Rendezvous point = randomRendezvous();
   point.network = resolve("10.0.0.1", 4711);
   return encode(point);
 }
@@ -68,7 +68,7 @@ TEST_F(Fuzz, UniqueIds) {
     const base::Bytes bytes = mutate({good.bytes.begin(), good.bytes.end()});
     UniqueId id;
     std::memcpy(id.bytes.data(), bytes.data(), std::min(bytes.size(), id.bytes.size()));
-    const MeetingPoint point = decode(id);
+    const Rendezvous point = decode(id);
     EXPECT_EQ(id, good) << "the checksum let a change through";
     EXPECT_EQ(encode(point), good);
   });
@@ -97,13 +97,13 @@ TEST_F(Fuzz, SetupMessages) {
 }
 
 TEST_F(Fuzz, HandshakesOfTheAcceptingSide) {
-  const MeetingPoint point = randomMeetingPoint();
+  const Rendezvous point = randomRendezvous();
   const Claim claim{
       .version = kProtocolVersion, .job = point.credentials.job, .rank = 1, .size = 2};
   size_t believed = 0;
   run([&] {
-    Handshake client = Handshake::connecting(point.credentials, Purpose::Mesh, claim, 0);
-    Handshake server = Handshake::accepting(point.credentials, Purpose::Mesh, 0);
+    Handshake client = Handshake::connecting(point.credentials, HandshakePurpose::Mesh, claim, 0);
+    Handshake server = Handshake::accepting(point.credentials, HandshakePurpose::Mesh, 0);
     const base::Bytes good = client.start();
     base::Bytes hello = mutate(good);
     hello.resize(server.wantedBytes());
@@ -121,12 +121,13 @@ TEST_F(Fuzz, HandshakesOfTheAcceptingSide) {
 }
 
 TEST_F(Fuzz, HandshakesOfTheConnectingSide) {
-  const MeetingPoint point = randomMeetingPoint();
+  const Rendezvous point = randomRendezvous();
   const Claim claim{
       .version = kProtocolVersion, .job = point.credentials.job, .rank = 1, .size = 2};
   run([&] {
-    Handshake client = Handshake::connecting(point.credentials, Purpose::Meeting, claim, -1);
-    Handshake server = Handshake::accepting(point.credentials, Purpose::Meeting, -1);
+    Handshake client =
+        Handshake::connecting(point.credentials, HandshakePurpose::Rendezvous, claim, -1);
+    Handshake server = Handshake::accepting(point.credentials, HandshakePurpose::Rendezvous, -1);
     const base::Bytes good = server.receive(client.start());
     base::Bytes challenge = mutate(good);
     challenge.resize(client.wantedBytes());
@@ -139,8 +140,8 @@ TEST_F(Fuzz, Records) {
   const Key key = randomBytes<32>();
   const base::Bytes payload = encode(someArrival());
   run([&] {
-    RecordWriter writer(key, Direction::ToMeeting);
-    RecordReader reader(key, Direction::ToMeeting, kMaxArrivalBytes);
+    RecordWriter writer(key, Direction::ToRendezvous);
+    RecordReader reader(key, Direction::ToRendezvous, kMaxArrivalBytes);
     base::Bytes bytes = writer.seal(payload);
     const base::Bytes second = writer.seal(payload);
     bytes.insert(bytes.end(), second.begin(), second.end());

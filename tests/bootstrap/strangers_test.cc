@@ -1,4 +1,4 @@
-// Strangers at the meeting point, ranks that lie, and jobs that meet at one port.
+// Strangers at the rendezvous, ranks that lie, and jobs that meet at one port.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "src/bootstrap/bootstrap.h"
-#include "src/bootstrap/doorway.h"
-#include "src/bootstrap/meeting_point.h"
-#include "src/bootstrap/meeting_server.h"
+#include "src/bootstrap/handshake_listener.h"
+#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous_server.h"
 #include "src/bootstrap/wire/setup_connection.h"
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/board_processes.h"
@@ -26,7 +26,7 @@ using tests::eventually;
 
 using std::chrono::milliseconds;
 
-MeetingPoint tcpPoint() {
+Rendezvous tcpPoint() {
   // A port that is free now: the kernel chooses one, and it is given back.
   const base::FileDescriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in at{};
@@ -35,14 +35,14 @@ MeetingPoint tcpPoint() {
   socklen_t size = sizeof at;
   TUTTI_SYSCALL(::bind(probe.get(), reinterpret_cast<sockaddr*>(&at), size));
   TUTTI_SYSCALL(::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&at), &size));
-  MeetingPoint point = randomMeetingPoint();
+  Rendezvous point = randomRendezvous();
   point.address = resolve("127.0.0.1", ntohs(at.sin_port));
   point.openedByRankZero = true;
   return point;
 }
 
 /// The ranks' results, as threads: "joined" or the error.
-std::vector<std::string> joinAll(const MeetingPoint& point, int size, int first = 0,
+std::vector<std::string> joinAll(const Rendezvous& point, int size, int first = 0,
                                  milliseconds time = kPatience) {
   std::vector<std::string> said(static_cast<size_t>(size));
   std::vector<std::thread> threads;
@@ -79,12 +79,12 @@ bool isClosedByPeer(int socket) {
 }
 
 TEST(Strangers, GarbageSilenceAndScansDoNotDelayAJob) {
-  MeetingPoint unix = randomMeetingPoint();
+  Rendezvous unix = randomRendezvous();
   unix.openedByRankZero = true;
-  for (const MeetingPoint& point : {unix, tcpPoint()}) {
-    MeetingPoint opened = point;
+  for (const Rendezvous& point : {unix, tcpPoint()}) {
+    Rendezvous opened = point;
     opened.openedByRankZero = false;
-    MeetingServer server(opened, std::chrono::seconds(60));
+    RendezvousServer server(opened, std::chrono::seconds(60));
     std::vector<base::FileDescriptor> silent, babbling;
     for (int i = 0; i < 40; ++i) {
       silent.push_back(dial(point.address));
@@ -96,38 +96,39 @@ TEST(Strangers, GarbageSilenceAndScansDoNotDelayAJob) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(joinAll(opened, 4), std::vector<std::string>(4, "joined"));
     // Faster than any stranger is dropped for silence, so nobody waited for one.
-    EXPECT_LT(std::chrono::steady_clock::now() - start, Doorway::kHandshakeTime);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, HandshakeListener::kHandshakeTime);
     for (const auto& socket : babbling)
       EXPECT_TRUE(eventually([&] { return isClosedByPeer(socket.get()); }));
   }
 }
 
-TEST(Strangers, MoreThanTheDoorwayHoldsMakeRoomForTheRanks) {
-  MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, std::chrono::seconds(60));
+TEST(Strangers, MoreThanTheListenerHoldsMakeRoomForTheRanks) {
+  Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, std::chrono::seconds(60));
   std::vector<base::FileDescriptor> silent;
   for (int i = 0; i < 600; ++i) silent.push_back(dial(point.address));
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(joinAll(point, 3), std::vector<std::string>(3, "joined"));
   // Nobody waited for a stranger to be dropped for silence: they had to make room.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, Doorway::kHandshakeTime);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, HandshakeListener::kHandshakeTime);
 }
 
 TEST(Strangers, ASilentConnectionIsDroppedAfterTheHandshakeTime) {
-  const MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, std::chrono::seconds(60));
+  const Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, std::chrono::seconds(60));
   const base::FileDescriptor silent = dial(point.address);
   EXPECT_TRUE(eventually([&] { return isClosedByPeer(silent.get()); }));
   EXPECT_FALSE(server.finished());
 }
 
-/// A rank's connection with the meeting point that says whatever a test wants.
+/// A rank's connection with the rendezvous that says whatever a test wants.
 class Liar {
  public:
-  Liar(const MeetingPoint& point, const Claim& claim)
-      : connection_(dial(point.address),
-                    Handshake::connecting(point.credentials, Purpose::Meeting, claim, -1),
-                    SetupConnection::Side::Connecting) {}
+  Liar(const Rendezvous& point, const Claim& claim)
+      : connection_(
+            dial(point.address),
+            Handshake::connecting(point.credentials, HandshakePurpose::Rendezvous, claim, -1),
+            SetupConnection::Side::Connecting) {}
   void say(const SetupMessage& message) {
     pump([&] { return connection_.authenticated(); });
     connection_.send(message);
@@ -170,13 +171,13 @@ Arrival arrivalOf(const std::string& bootId = describeThisProcess().bootId) {
   return arrival;
 }
 
-Claim claimOf(const MeetingPoint& point, int rank, int size) {
+Claim claimOf(const Rendezvous& point, int rank, int size) {
   return {.version = kProtocolVersion, .job = point.credentials.job, .rank = rank, .size = size};
 }
 
 TEST(Liars, AnotherVersionIsNamedToBothSides) {
-  const MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, std::chrono::seconds(60));
+  const Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, std::chrono::seconds(60));
   Liar honest(point, claimOf(point, 0, 2));
   honest.say(arrivalOf());
   Claim future = claimOf(point, 1, 2);
@@ -191,8 +192,8 @@ TEST(Liars, AnotherVersionIsNamedToBothSides) {
 }
 
 TEST(Liars, AnotherHostThatNobodyReachesIsRefusedAndBothAreNamed) {
-  const MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, std::chrono::seconds(60));
+  const Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, std::chrono::seconds(60));
   Liar here(point, claimOf(point, 0, 2));
   here.say(arrivalOf());
   Liar there(point, claimOf(point, 1, 2));
@@ -208,8 +209,8 @@ TEST(Liars, AnotherHostThatNobodyReachesIsRefusedAndBothAreNamed) {
 }
 
 TEST(Liars, ImpossibleWorldsAreRefusedAlone) {
-  const MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, std::chrono::seconds(60));
+  const Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, std::chrono::seconds(60));
   for (auto [rank, size] :
        {std::pair{0, 1'000'000'000}, {-1, 4}, {4, 4}, {0, 0}, {0, -1}, {0, kMaxWorldSize + 1}}) {
     Liar liar(point, claimOf(point, rank, size));
@@ -220,18 +221,18 @@ TEST(Liars, ImpossibleWorldsAreRefusedAlone) {
 }
 
 TEST(Liars, AMalformedMessageFailsThatRanksJobByName) {
-  const MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, std::chrono::seconds(60));
+  const Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, std::chrono::seconds(60));
   Liar honest(point, claimOf(point, 0, 2)), liar(point, claimOf(point, 1, 2));
   honest.say(arrivalOf());
   liar.say(arrivalOf());
-  liar.say(Table{.ranks = {arrivalOf()}});  // only the meeting point may
+  liar.say(Table{.ranks = {arrivalOf()}});  // only the rendezvous may
   EXPECT_TRUE(contains(honest.hear().text, "rank 1")) << "the honest rank is told";
 }
 
 TEST(Liars, ARanksOwnFailureIsToldToTheOthers) {
-  const MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, std::chrono::seconds(60));
+  const Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, std::chrono::seconds(60));
   Liar first(point, claimOf(point, 0, 3)), second(point, claimOf(point, 1, 3));
   first.say(arrivalOf());
   second.say(arrivalOf());
@@ -245,8 +246,8 @@ TEST(Liars, ARanksOwnFailureIsToldToTheOthers) {
 }
 
 TEST(Liars, ARankThatConnectsToNobodyIsNamedAtTheDeadline) {
-  const MeetingPoint point = randomMeetingPoint();
-  MeetingServer server(point, milliseconds(500));
+  const Rendezvous point = randomRendezvous();
+  RendezvousServer server(point, milliseconds(500));
   Liar honest(point, claimOf(point, 0, 2)), liar(point, claimOf(point, 1, 2));
   honest.say(arrivalOf());
   liar.say(arrivalOf());
@@ -264,14 +265,14 @@ TEST(Ports, RanksMeetByTcp) {
 
 TEST(Ports, TwoJobsThatMeetAtOnePortDoNotMix) {
   for (const bool sameKey : {false, true}) {
-    const MeetingPoint first = tcpPoint();
-    MeetingPoint second = randomMeetingPoint();
+    const Rendezvous first = tcpPoint();
+    Rendezvous second = randomRendezvous();
     second.address = first.address;
     second.openedByRankZero = true;
     if (sameKey) second.credentials.secret = first.credentials.secret;  // another job id only
-    MeetingPoint opened = first;
+    Rendezvous opened = first;
     opened.openedByRankZero = false;
-    MeetingServer server(opened, std::chrono::seconds(60));
+    RendezvousServer server(opened, std::chrono::seconds(60));
     const auto strangers = joinAll(second, 3);
     EXPECT_TRUE(contains(strangers[0], "EADDRINUSE") && contains(strangers[0], "another job"))
         << strangers[0];
@@ -284,7 +285,7 @@ TEST(Ports, TwoJobsThatMeetAtOnePortDoNotMix) {
 }
 
 TEST(Ports, NothingAtTheAddressIsATimeoutThatNamesIt) {
-  const MeetingPoint point = tcpPoint();
+  const Rendezvous point = tcpPoint();
   const auto said = joinAll(point, 2, 1, milliseconds(300));
   EXPECT_TRUE(contains(said[1], "error timeout") && contains(said[1], point.address.describe()))
       << said[1];

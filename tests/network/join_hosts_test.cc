@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "src/bootstrap/bootstrap.h"
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/rendezvous.h"
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/board_processes.h"
 #include "tests/support/fake_proc.h"
@@ -227,25 +227,25 @@ TEST_F(JoinHosts, AHostThatSeemsToBeThisOneIsNamed) {
       EXPECT_TRUE(contains(said, part)) << part << ": " << said;
 }
 
-/// What two ranks on two hosts say that meet at `meeting[rank]`, each with a deadline of its own;
-/// rank 0 then listens on `interface`.
+/// What two ranks on two hosts say that meet at `rendezvous[rank]`, each with a deadline of its
+/// own; rank 0 then listens on `interface`.
 std::vector<std::string> joinTwo(const NetworkHosts& hosts, const std::string& interface,
-                                 const std::array<std::string, 2>& meeting,
+                                 const std::array<std::string, 2>& rendezvous,
                                  std::chrono::milliseconds time = 8s) {
   BoardProcesses ranks(2, [&](int rank, Board&) {
     hosts.enter(rank);
     if (rank == 0 && !interface.empty()) ::setenv("TUTTI_INTERFACE", interface.c_str(), 1);
     ::setenv("RANK", std::to_string(rank).c_str(), 1);
     ::setenv("WORLD_SIZE", "2", 1);
-    ::setenv("TUTTI_ADDRESS", meeting[static_cast<size_t>(rank)].c_str(), 1);
+    ::setenv("TUTTI_ADDRESS", rendezvous[static_cast<size_t>(rank)].c_str(), 1);
     ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
     return greet(*join(discover({}), base::Deadline::after(time)));
   });
   return ranks.results();
 }
 std::vector<std::string> joinTwo(const NetworkHosts& hosts, const std::string& interface) {
-  const std::string meeting = hosts.address(0) + ":29512";
-  return joinTwo(hosts, interface, {meeting, meeting});
+  const std::string rendezvous = hosts.address(0) + ":29512";
+  return joinTwo(hosts, interface, {rendezvous, rendezvous});
 }
 
 // The second interface leads nowhere. Whoever listens there is named, with its interface.
@@ -277,7 +277,7 @@ TEST_F(JoinHosts, AnInterfaceThatLeadsNowhereIsNamed) {
   EXPECT_TRUE(contains(none[0], "eth0 (10.77.0.1)")) << none[0];
 }
 
-// The rank that cannot take part comes first, or serves the meeting, or both; the last one comes
+// The rank that cannot take part comes first, or serves the rendezvous, or both; the last one comes
 // when it would be over, had nobody waited to tell it why.
 TEST_F(JoinHosts, AnInterfaceThatIsNotThereIsToldToThoseWhoComeLate) {
   const NetworkHosts hosts(3);
@@ -305,7 +305,7 @@ TEST_F(JoinHosts, AnInterfaceThatIsNotThereIsToldToThoseWhoComeLate) {
   }
 }
 
-// On another host than the meeting point; only its key makes it one that is believed.
+// On another host than the rendezvous; only its key makes it one that is believed.
 TEST_F(JoinHosts, AMalformedRankIsToldToAllHosts) {
   const NetworkHosts hosts(2);
   BoardProcesses ranks(3, [&](int rank, Board&) {
@@ -340,7 +340,7 @@ void addSilentInterfaces(const NetworkHosts& hosts) {
 }
 
 // The ranks meet by a network that works, and rank 1 cannot connect to rank 0. It takes a deadline,
-// whosever passes first: that of the meeting point, of rank 0 or of rank 1.
+// whosever passes first: that of the rendezvous, of rank 0 or of rank 1.
 TEST_F(JoinHosts, AnInterfaceThatSwallowsEverythingIsNamed) {
   const NetworkHosts hosts(2);
   addSilentInterfaces(hosts);
@@ -430,7 +430,7 @@ TEST_F(JoinHosts, AnAddressOfAThirdHostIsNamed) {
 }
 
 // Debian gives a host's name the address 127.0.1.1 on that host.
-TEST_F(JoinHosts, AMeetingPointOnALoopbackNamesWhatToSet) {
+TEST_F(JoinHosts, ARendezvousOnALoopbackNamesWhatToSet) {
   const NetworkHosts hosts(2);
   const std::string loopback = "127.0.1.1:29513";
   for (const std::string& other : {hosts.address(0) + ":29513", loopback}) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -39,11 +39,11 @@ T fromBytes(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Handshake::Handshake(State state, const Credentials& credentials, Purpose purpose)
+Handshake::Handshake(State state, const Credentials& credentials, HandshakePurpose purpose)
     : state_(state), credentials_(credentials), purpose_(purpose) {}
 
-Handshake Handshake::connecting(const Credentials& credentials, Purpose purpose, const Claim& own,
-                                int expectedRank) {
+Handshake Handshake::connecting(const Credentials& credentials, HandshakePurpose purpose,
+                                const Claim& own, int expectedRank) {
   Handshake made(State::Challenge, credentials, purpose);
   made.claim_ = own;
   made.acceptingRank_ = expectedRank;
@@ -51,7 +51,8 @@ Handshake Handshake::connecting(const Credentials& credentials, Purpose purpose,
   return made;
 }
 
-Handshake Handshake::accepting(const Credentials& credentials, Purpose purpose, int ownRank) {
+Handshake Handshake::accepting(const Credentials& credentials, HandshakePurpose purpose,
+                               int ownRank) {
   Handshake made(State::Hello, credentials, purpose);
   made.acceptingRank_ = ownRank;
   made.acceptingVersion_ = kProtocolVersion;

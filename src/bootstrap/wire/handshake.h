@@ -20,7 +20,7 @@
 
 namespace tutti::bootstrap {
 
-enum class Purpose : uint8_t { Meeting = 1, Mesh = 2 };
+enum class HandshakePurpose : uint8_t { Rendezvous = 1, Mesh = 2 };
 
 /// What the connecting side says about itself; believed once the handshake is done.
 struct Claim {
@@ -32,10 +32,10 @@ struct Claim {
 
 class Handshake {
  public:
-  /// `expectedRank` is who must answer: -1 for the meeting point.
-  static Handshake connecting(const Credentials& credentials, Purpose purpose, const Claim& own,
-                              int expectedRank);
-  static Handshake accepting(const Credentials& credentials, Purpose purpose, int ownRank);
+  /// `expectedRank` is who must answer: -1 for the rendezvous.
+  static Handshake connecting(const Credentials& credentials, HandshakePurpose purpose,
+                              const Claim& own, int expectedRank);
+  static Handshake accepting(const Credentials& credentials, HandshakePurpose purpose, int ownRank);
 
   /// What to send before anything is received; empty for the accepting side.
   base::Bytes start() const;
@@ -45,14 +45,14 @@ class Handshake {
   base::Bytes receive(std::span<const std::byte> message);
 
   bool done() const { return state_ == State::Done; }
-  Purpose purpose() const { return purpose_; }
+  HandshakePurpose purpose() const { return purpose_; }
   const Claim& claim() const { return claim_; }
   /// A key that only these two ends have, for what follows on this connection.
   Key sessionKey() const;
 
  private:
   enum class State { Hello, Challenge, Proof, Done };
-  Handshake(State state, const Credentials& credentials, Purpose purpose);
+  Handshake(State state, const Credentials& credentials, HandshakePurpose purpose);
   base::Bytes onHello(std::span<const std::byte> message);
   base::Bytes onChallenge(std::span<const std::byte> message);
   void onProof(std::span<const std::byte> message);
@@ -60,7 +60,7 @@ class Handshake {
 
   State state_;
   Credentials credentials_;
-  Purpose purpose_;
+  HandshakePurpose purpose_;
   Claim claim_;
   uint32_t acceptingVersion_ = 0;
   int acceptingRank_ = -1;

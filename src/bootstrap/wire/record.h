@@ -1,6 +1,6 @@
 #pragma once
 
-// Records: what the meeting point and a rank say to each other after the handshake. On the wire:
+// Records: what the rendezvous and a rank say to each other after the handshake. On the wire:
 // length (4 bytes), payload, and an HMAC under the session key over direction, number and payload,
 // so that nothing can be changed, repeated, left out or reflected.
 
@@ -10,7 +10,7 @@
 
 namespace tutti::bootstrap {
 
-enum class Direction : uint8_t { ToMeeting = 1, FromMeeting = 2 };
+enum class Direction : uint8_t { ToRendezvous = 1, FromRendezvous = 2 };
 
 class RecordWriter {
  public:

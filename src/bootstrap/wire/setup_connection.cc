@@ -73,10 +73,10 @@ void SetupConnection::readHandshake() {
 void SetupConnection::openRecords() {
   const Key key = handshake_.sessionKey();
   const bool connecting = side_ == Side::Connecting;
-  const auto own = connecting ? Direction::ToMeeting : Direction::FromMeeting;
-  const auto theirs = connecting ? Direction::FromMeeting : Direction::ToMeeting;
+  const auto own = connecting ? Direction::ToRendezvous : Direction::FromRendezvous;
+  const auto theirs = connecting ? Direction::FromRendezvous : Direction::ToRendezvous;
   writer_.emplace(key, own);
-  if (handshake_.purpose() == Purpose::Meeting)
+  if (handshake_.purpose() == HandshakePurpose::Rendezvous)
     reader_.emplace(key, theirs, connecting ? kMaxTableBytes : kMaxArrivalBytes);
 }
 

@@ -2,7 +2,7 @@
 
 // SetupConnection: one nonblocking socket while a job is set up. First the handshake, of which it
 // never reads a byte more than it must, so that a finished mesh connection can be handed on; then,
-// to and from the meeting point, records. PollSet: poll() over such sockets.
+// to and from the rendezvous, records. PollSet: poll() over such sockets.
 
 #include <poll.h>
 
@@ -53,7 +53,7 @@ class SetupConnection {
   bool flushed() const { return out_.empty(); }
   std::chrono::steady_clock::time_point since() const { return since_; }
 
-  // After the handshake, on connections with the meeting point.
+  // After the handshake, on connections with the rendezvous.
   void send(const SetupMessage& message);
   std::optional<SetupMessage> receive();
 

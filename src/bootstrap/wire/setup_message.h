@@ -1,6 +1,6 @@
 #pragma once
 
-// What a rank and the meeting point say to each other, and its bytes.
+// What a rank and the rendezvous say to each other, and its bytes.
 
 #include <variant>
 
@@ -16,17 +16,17 @@ struct Arrival {
   std::optional<Address> network{};  ///< of info.interface, for those of other hosts; else they
                                      ///< cannot
 };
-/// Meeting point: all ranks, by rank.
+/// Rendezvous: all ranks, by rank.
 struct Table {
   std::vector<Arrival> ranks;
 };
-/// Meeting point: who is still missing, for the message of a timeout.
+/// Rendezvous: who is still missing, for the message of a timeout.
 struct Progress {
   std::string text;
 };
 /// Rank: it is connected to all others.
 struct Connected {};
-/// Meeting point: all are.
+/// Rendezvous: all are.
 struct Complete {};
 /// Either: set-up cannot succeed any more.
 struct Failure {
@@ -37,7 +37,7 @@ struct Failure {
 using SetupMessage = std::variant<Arrival, Table, Progress, Connected, Complete, Failure>;
 
 inline constexpr size_t kMaxArrivalBytes = 4096;            ///< of what a rank sends
-inline constexpr size_t kMaxTableBytes = size_t{16} << 20;  ///< of what the meeting point sends
+inline constexpr size_t kMaxTableBytes = size_t{16} << 20;  ///< of what the rendezvous sends
 
 base::Bytes encode(const SetupMessage& message);
 /// Throws Refused naming the field that is malformed.

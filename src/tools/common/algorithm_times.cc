@@ -129,21 +129,21 @@ double clockAhead(Communicator& c) {
   return receivedNumber(c, 0);
 }
 
-/// The calls of one algorithm, on a communicator of its own. By `meeting`, of the same ranks and
+/// The calls of one algorithm, on a communicator of its own. By `sameRanks`, of the same ranks and
 /// the same for all contestants, ranks come together before each call. A communicator whose
 /// algorithm is forced makes its barriers by that, too; after some, ranks go on further apart than
 /// after others, and that would be measured instead of the call. And what a barrier leaves to be
 /// told to its sender the next call on the same communicator may carry.
 class Contestant {
  public:
-  Contestant(Communicator& meeting, Communicator& c, double clockAhead, const PerfOptions& options,
-             uint64_t bytes)
-      : meeting_(meeting), clockAhead_(clockAhead), call_(c, options, noSeam(), bytes) {}
+  Contestant(Communicator& sameRanks, Communicator& c, double clockAhead,
+             const PerfOptions& options, uint64_t bytes)
+      : sameRanks_(sameRanks), clockAhead_(clockAhead), call_(c, options, noSeam(), bytes) {}
 
   /// Of the same calls on the same memory. Where memory lies, and on pages of which size, can
   /// double what a copy takes, which would tell contestants apart and not their algorithms.
   Contestant(Communicator& c, const Contestant& other)
-      : meeting_(other.meeting_), clockAhead_(other.clockAhead_), call_(c, other.call_) {}
+      : sameRanks_(other.sameRanks_), clockAhead_(other.clockAhead_), call_(c, other.call_) {}
 
   /// Agreed on by all ranks.
   void warmUp() {
@@ -157,7 +157,7 @@ class Contestant {
     }
     calls_ =
         std::clamp(static_cast<int64_t>(kTurnUs / std::max(last, 0.1)), kLeastCalls, kMostCalls);
-    meeting_.broadcast({.send = &calls_, .recv = &calls_, .count = 1, .type = DataType::Int64});
+    sameRanks_.broadcast({.send = &calls_, .recv = &calls_, .count = 1, .type = DataType::Int64});
   }
 
   /// All ranks begin each call together: what is predicted is how long one call takes, not how many
@@ -165,7 +165,7 @@ class Contestant {
   double turn() {
     std::vector<double> begins(static_cast<size_t>(calls_)), ends(begins.size());
     for (size_t i = 0; i < begins.size(); ++i) {
-      meeting_.barrier();
+      sameRanks_.barrier();
       begins[i] = nowUs();
       call_.start(false);
       ends[i] = nowUs();
@@ -184,7 +184,7 @@ class Contestant {
   std::vector<double> durations(std::vector<double> begins, std::vector<double> ends) {
     const auto over = [&](std::vector<double>& values, ReduceOp op) {
       for (double& value : values) value -= clockAhead_;
-      meeting_.allReduce({values.data(), values.data(), values.size(), DataType::Float64, op});
+      sameRanks_.allReduce({values.data(), values.data(), values.size(), DataType::Float64, op});
     };
     over(begins, ReduceOp::Min);
     over(ends, ReduceOp::Max);
@@ -192,7 +192,7 @@ class Contestant {
     return ends;
   }
 
-  Communicator& meeting_;
+  Communicator& sameRanks_;
   const double clockAhead_;
   PerfCall call_;
   int64_t calls_ = 0;
@@ -221,7 +221,7 @@ Communicator AlgorithmTimes::sameRanks(const std::string& algorithm) {
 }
 
 AlgorithmTimes::AlgorithmTimes(Communicator& c)
-    : c_(c), meeting_(sameRanks("")), clockAhead_(clockAhead(c)), place_(placeOnMachine(c)) {
+    : c_(c), sameRanks_(sameRanks("")), clockAhead_(clockAhead(c)), place_(placeOnMachine(c)) {
   if (c.size() == 1) return;
   const auto hosts = plan::hostsInOrder(c.hosts());
   for (const std::string& name : algorithmNames(communicator::Inspection::topology(c))) {
@@ -247,10 +247,10 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
   requireMemoryForCalls(c_, options, bytes, options.windows ? 1 + names.size() : 1);
   std::map<std::string, std::unique_ptr<Contestant>> contestants;
   auto& chosen = contestants[kChosen] =
-      std::make_unique<Contestant>(meeting_, c_, clockAhead_, options, bytes);
+      std::make_unique<Contestant>(sameRanks_, c_, clockAhead_, options, bytes);
   for (const std::string& name : names) {
     Communicator& communicator = forced_.at(name);
-    contestants[name] = options.windows ? std::make_unique<Contestant>(meeting_, communicator,
+    contestants[name] = options.windows ? std::make_unique<Contestant>(sameRanks_, communicator,
                                                                        clockAhead_, options, bytes)
                                         : std::make_unique<Contestant>(communicator, *chosen);
   }
@@ -267,7 +267,7 @@ AlgorithmTime AlgorithmTimes::asking(const PerfOptions& options, int turns) {
   const auto choice = forcedChoice(collectives::kPreferMapped, c_, options, kLeastBlock);
   if (!choice) return asking;
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), kLeastBlock);
-  Contestant with(meeting_, forced_.at(collectives::kPreferMapped), clockAhead_, options, bytes);
+  Contestant with(sameRanks_, forced_.at(collectives::kPreferMapped), clockAhead_, options, bytes);
   const auto staged = std::ranges::find_if(
       forced_, [&](const auto& entry) { return collectives::isNamed(choice->spec, entry.first); });
   Contestant without(staged->second, with);

@@ -46,7 +46,7 @@ class AlgorithmTimes {
   Communicator sameRanks(const std::string& algorithm);
 
   Communicator& c_;
-  Communicator meeting_;
+  Communicator sameRanks_;
   const double clockAhead_;                     // of rank 0's, in microseconds
   const int place_;                             // among the ranks of this machine
   std::map<std::string, Communicator> forced_;  // by algorithm

@@ -1,4 +1,4 @@
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/rendezvous.h"
 
 #include <algorithm>
 #include <cstring>
@@ -31,7 +31,7 @@ std::array<std::byte, 16> checksumOf(const Layout& layout) {
 
 }  // namespace
 
-UniqueId encode(const MeetingPoint& point) {
+UniqueId encode(const Rendezvous& point) {
   const Address& at = point.address;
   Layout layout{.magic = kMagic,
                 .version = kProtocolVersion,
@@ -52,7 +52,7 @@ UniqueId encode(const MeetingPoint& point) {
   return id;
 }
 
-MeetingPoint decode(const UniqueId& id) {
+Rendezvous decode(const UniqueId& id) {
   TUTTI_REQUIRE(id != UniqueId{}, "the unique id is empty: UniqueId::create() makes one");
   Layout layout;
   std::memcpy(&layout, id.bytes.data(), sizeof layout);
@@ -61,14 +61,14 @@ MeetingPoint decode(const UniqueId& id) {
                 ", and this library speaks version ", kProtocolVersion);
   TUTTI_REQUIRE(layout.checksum == checksumOf(layout),
                 "the unique id is damaged: its checksum is wrong");
-  MeetingPoint point{.address = {.family = static_cast<Family>(layout.family),
-                                 .port = layout.port,
-                                 .ip = layout.ip,
-                                 .name = layout.name},
-                     .credentials = {.secret = layout.secret,
-                                     .job = layout.job,
-                                     .sameUser = (layout.flags & kSameUser) != 0},
-                     .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0};
+  Rendezvous point{.address = {.family = static_cast<Family>(layout.family),
+                               .port = layout.port,
+                               .ip = layout.ip,
+                               .name = layout.name},
+                   .credentials = {.secret = layout.secret,
+                                   .job = layout.job,
+                                   .sameUser = (layout.flags & kSameUser) != 0},
+                   .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0};
   if (point.address.family == Family::Unix && layout.port != 0) {
     const bool six = (layout.flags & kNetworkIsIpv6) != 0;
     point.network =
@@ -82,12 +82,12 @@ MeetingPoint decode(const UniqueId& id) {
   return point;
 }
 
-MeetingPoint randomMeetingPoint() {
+Rendezvous randomRendezvous() {
   return {.address = randomUnixAddress(),
           .credentials = {.secret = randomBytes<32>(), .job = randomBytes<16>()}};
 }
 
-std::string describeAddresses(const MeetingPoint& point) {
+std::string describeAddresses(const Rendezvous& point) {
   if (!point.network) return point.address.describe();
   return base::message(point.address.describe(), " and ", point.network->describe());
 }

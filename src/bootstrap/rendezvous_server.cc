@@ -1,4 +1,4 @@
-#include "src/bootstrap/meeting_server.h"
+#include "src/bootstrap/rendezvous_server.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/printable.h"
 #include "src/base/process.h"
-#include "src/bootstrap/doorway.h"
+#include "src/bootstrap/handshake_listener.h"
 #include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/roster.h"
 
@@ -25,8 +25,8 @@ constexpr std::chrono::milliseconds kStep{100};
 
 }  // namespace
 
-struct MeetingServer::State {
-  State(const MeetingPoint& wanted, std::chrono::milliseconds least)
+struct RendezvousServer::State {
+  State(const Rendezvous& wanted, std::chrono::milliseconds least)
       : point(wanted), roster(point.credentials.job), lifetime(least), end(Time::now() + least) {
     std::vector<base::FileDescriptor> listeners;
     listeners.push_back(listenOn(point.address, kBacklog));
@@ -35,7 +35,7 @@ struct MeetingServer::State {
       point.network = localAddress(listeners.back().get());
       interface = interfaceWith(*point.network, interfacesUp());
     }
-    door.emplace(std::move(listeners), point.credentials, Purpose::Meeting, -1);
+    listener.emplace(std::move(listeners), point.credentials, HandshakePurpose::Rendezvous, -1);
   }
 
   struct Guest {
@@ -63,8 +63,8 @@ struct MeetingServer::State {
   void tellProgress();
   void sweep();
 
-  MeetingPoint point;
-  std::optional<Doorway> door;
+  Rendezvous point;
+  std::optional<HandshakeListener> listener;
   std::string interface;  // with point.network
   Roster roster;
   std::vector<Guest> guests;
@@ -86,20 +86,20 @@ struct MeetingServer::State {
   base::ProcessGuard guard;
 };
 
-void MeetingServer::State::run() {
+void RendezvousServer::State::run() {
   try {
     while (!over()) step();
   } catch (const std::exception& error) {
-    base::log(LogLevel::Error, "the meeting point failed: ", error.what());
+    base::log(LogLevel::Error, "the rendezvous failed: ", error.what());
   }
   guests.clear();
-  door.reset();  // the address is free from now on
+  listener.reset();  // the address is free from now on
   std::lock_guard lock(mutex);
   finished = true;
   ended.notify_all();
 }
 
-bool MeetingServer::State::over() const {
+bool RendezvousServer::State::over() const {
   const bool flushed = std::all_of(guests.begin(), guests.end(), [](const Guest& guest) {
     return guest.connection.flushed() || guest.connection.ended();
   });
@@ -107,13 +107,13 @@ bool MeetingServer::State::over() const {
   return flushed && (complete || (failure && (stop.load() || (refused.load() && allTold()))));
 }
 
-void MeetingServer::State::step() {
+void RendezvousServer::State::step() {
   PollSet set;
-  door->watch(set);
+  listener->watch(set);
   for (const Guest& guest : guests) guest.connection.watch(set);
-  set.wait(Doorway::kPatrolMs);
-  door->advance(set);
-  for (SetupConnection& known : door->takeAuthenticated())
+  set.wait(HandshakeListener::kPatrolMs);
+  listener->advance(set);
+  for (SetupConnection& known : listener->takeAuthenticated())
     guests.push_back({.connection = std::move(known)});
   // Serving one guest changes none of the others but by sending, so the order does not matter.
   for (Guest& guest : guests) {
@@ -130,7 +130,7 @@ void MeetingServer::State::step() {
   }
   sweep();
   if (stop.load())
-    fail({.code = ErrorCode::Refused, .text = "the process that opened the meeting point gave up"});
+    fail({.code = ErrorCode::Refused, .text = "the process that opened the rendezvous gave up"});
   if (Time::now() >= end)
     fail({.code = ErrorCode::Timeout,
           .text = base::message("set-up was not complete after ", lifetime.count(),
@@ -138,7 +138,7 @@ void MeetingServer::State::step() {
   tellProgress();
 }
 
-void MeetingServer::State::serve(Guest& guest) {
+void RendezvousServer::State::serve(Guest& guest) {
   while (std::optional<SetupMessage> message = guest.connection.receive()) {
     if (guest.leaving) continue;
     if (const auto* arrival = std::get_if<Arrival>(&*message); arrival && guest.rank < 0)
@@ -152,7 +152,7 @@ void MeetingServer::State::serve(Guest& guest) {
   }
 }
 
-void MeetingServer::State::onArrival(Guest& guest, const Arrival& arrival) {
+void RendezvousServer::State::onArrival(Guest& guest, const Arrival& arrival) {
   const Claim& claim = guest.connection.handshake().claim();
   if (failure && claim.job == point.credentials.job) {  // late: it is told why the job failed
     guest.connection.send(*failure);
@@ -172,7 +172,7 @@ void MeetingServer::State::onArrival(Guest& guest, const Arrival& arrival) {
   if (roster.complete()) tell(roster.table());
 }
 
-void MeetingServer::State::onConnected(Guest& guest) {
+void RendezvousServer::State::onConnected(Guest& guest) {
   if (std::exchange(guest.connected, true)) return;
   if (++connected < roster.size() || failure) return;
   tell(Complete{});
@@ -182,7 +182,7 @@ void MeetingServer::State::onConnected(Guest& guest) {
 
 /// Of a rank that has arrived, or of one that is missing and will not. Another job's, and a second
 /// process of a rank that is there, end nothing.
-void MeetingServer::State::onFailure(Guest& guest, const Failure& why) {
+void RendezvousServer::State::onFailure(Guest& guest, const Failure& why) {
   if (guest.rank >= 0)
     return fail({.code = why.code, .text = roster.describe(guest.rank) + ": " + why.text});
   guest.leaving = true;
@@ -203,7 +203,7 @@ void MeetingServer::State::onFailure(Guest& guest, const Failure& why) {
   guest.connection.send(*failure);
 }
 
-void MeetingServer::State::noteTold(const Claim& claim) {
+void RendezvousServer::State::noteTold(const Claim& claim) {
   toldOf = std::max(toldOf, claim.size);
   if (claim.rank < 0)
     ++toldMore;
@@ -211,11 +211,11 @@ void MeetingServer::State::noteTold(const Claim& claim) {
     told.insert(claim.rank);
 }
 
-bool MeetingServer::State::allTold() const {
+bool RendezvousServer::State::allTold() const {
   return toldOf > 0 && std::cmp_greater_equal(told.size() + toldMore, toldOf);
 }
 
-void MeetingServer::State::fail(const Failure& why, bool isRefusal) {
+void RendezvousServer::State::fail(const Failure& why, bool isRefusal) {
   if (failure || complete) return;
   failure = why;
   refused.store(isRefusal);  // from here on others may read the failure
@@ -223,7 +223,7 @@ void MeetingServer::State::fail(const Failure& why, bool isRefusal) {
   end = Time::now() + kLinger;
 }
 
-void MeetingServer::State::tell(const SetupMessage& message) {
+void RendezvousServer::State::tell(const SetupMessage& message) {
   // Ranks of this process come last: they may end it as soon as they have heard.
   for (const bool ofThisProcess : {false, true})
     for (Guest& guest : guests)
@@ -231,19 +231,19 @@ void MeetingServer::State::tell(const SetupMessage& message) {
         guest.connection.send(message);
 }
 
-std::string MeetingServer::State::progress() const {
+std::string RendezvousServer::State::progress() const {
   std::string text = roster.progress();
   if (roster.complete()) return text + unconnected();
-  if (isLoopback(point.address)) text += kLoopbackMeeting;
+  if (isLoopback(point.address)) text += kLoopbackRendezvous;
   if (point.network)
-    text += base::message("; other hosts reach the meeting point at ", point.network->describe(),
-                          " (", describeInterface(interface, interfaceVariable()),
+    text += base::message("; other hosts reach the rendezvous at ", point.network->describe(), " (",
+                          describeInterface(interface, interfaceVariable()),
                           "); TUTTI_INTERFACE, set on its host, names another interface");
   return text;
 }
 
 /// "; not connected to all others: 0, 1 and 3 more"
-std::string MeetingServer::State::unconnected() const {
+std::string RendezvousServer::State::unconnected() const {
   std::vector<int> ranks;
   for (const Guest& guest : guests)
     if (guest.rank >= 0 && !guest.connected) ranks.push_back(guest.rank);
@@ -251,7 +251,7 @@ std::string MeetingServer::State::unconnected() const {
   return ranks.empty() ? "" : "; not connected to all others: " + listRanks(ranks);
 }
 
-void MeetingServer::State::tellProgress() {
+void RendezvousServer::State::tellProgress() {
   if (failure || roster.complete() || Time::now() < nextProgress) return;
   nextProgress = Time::now() + kProgressEvery;
   const std::string now = progress();
@@ -262,7 +262,7 @@ void MeetingServer::State::tellProgress() {
     }
 }
 
-void MeetingServer::State::sweep() {
+void RendezvousServer::State::sweep() {
   const auto gone = [](const Guest& guest) {
     return guest.connection.ended() || (guest.leaving && guest.connection.flushed());
   };
@@ -273,13 +273,13 @@ void MeetingServer::State::sweep() {
   std::erase_if(guests, gone);
 }
 
-MeetingServer::MeetingServer(const MeetingPoint& point, std::chrono::milliseconds lifetime)
+RendezvousServer::RendezvousServer(const Rendezvous& point, std::chrono::milliseconds lifetime)
     : state_(std::make_shared<State>(point, lifetime)) {
   base::logEnabled(LogLevel::Debug);  // what the thread logs with outlives this object
-  base::ServiceThread::startAlone("tutti-meeting", [state = state_] { state->run(); });
+  base::ServiceThread::startAlone("tutti-rendezvous", [state = state_] { state->run(); });
 }
 
-MeetingServer::~MeetingServer() {
+RendezvousServer::~RendezvousServer() {
   if (state_->guard.inForkedChild()) {
     base::abandon(std::move(state_));
     return;
@@ -289,7 +289,7 @@ MeetingServer::~MeetingServer() {
   state_->ended.wait(lock, [&] { return state_->finished; });
 }
 
-void MeetingServer::awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const {
+void RendezvousServer::awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const {
   if (!state_->refused.load()) return;
   std::unique_lock lock(state_->mutex);
   const auto ended = [&](std::chrono::milliseconds within) {
@@ -302,9 +302,9 @@ void MeetingServer::awaitAllTold(base::Deadline deadline, const std::stop_token&
   }
 }
 
-const MeetingPoint& MeetingServer::point() const { return state_->point; }
+const Rendezvous& RendezvousServer::point() const { return state_->point; }
 
-bool MeetingServer::finished() const {
+bool RendezvousServer::finished() const {
   std::lock_guard lock(state_->mutex);
   return state_->finished;
 }

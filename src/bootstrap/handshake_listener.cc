@@ -1,4 +1,4 @@
-#include "src/bootstrap/doorway.h"
+#include "src/bootstrap/handshake_listener.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -31,31 +31,33 @@ size_t freeDescriptors() {
   return limit.rlim_cur > open ? limit.rlim_cur - open : 0;
 }
 
-Doorway::Doorway(std::vector<base::FileDescriptor> listeners, const Credentials& credentials,
-                 Purpose purpose, int ownRank)
+HandshakeListener::HandshakeListener(std::vector<base::FileDescriptor> listeners,
+                                     const Credentials& credentials, HandshakePurpose purpose,
+                                     int ownRank)
     : listeners_(std::move(listeners)),
       credentials_(credentials),
       purpose_(purpose),
       ownRank_(ownRank),
       limit_(std::clamp<size_t>(freeDescriptors() / 4, 4, 256)) {}
 
-Doorway::~Doorway() {
+HandshakeListener::~HandshakeListener() {
   for (const base::FileDescriptor& listener : listeners_)
     if (listener) ::shutdown(listener.get(), SHUT_RDWR);  // also for copies in forked children
 }
 
-void Doorway::watch(PollSet& set) const {
+void HandshakeListener::watch(PollSet& set) const {
   if (!full_)
     for (const base::FileDescriptor& listener : listeners_) set.add(listener.get(), POLLIN);
   for (const SetupConnection& stranger : strangers_) stranger.watch(set);
 }
 
-void Doorway::drop(const std::string& why, std::list<SetupConnection>::iterator stranger) {
+void HandshakeListener::drop(const std::string& why,
+                             std::list<SetupConnection>::iterator stranger) {
   base::log(LogLevel::Info, "set-up: dropped a connection: ", why);
   strangers_.erase(stranger);
 }
 
-void Doorway::advance(const PollSet& set) {
+void HandshakeListener::advance(const PollSet& set) {
   const auto now = Time::now();
   for (auto next = strangers_.begin(); next != strangers_.end();) {
     const auto stranger = next++;
@@ -78,7 +80,7 @@ void Doorway::advance(const PollSet& set) {
   if (full_ || knocked) admit();
 }
 
-void Doorway::admit() {
+void HandshakeListener::admit() {
   full_ = false;
   for (size_t next = 0; !full_ && next < listeners_.size();) {
     if (strangers_.size() >= limit_) {
@@ -90,7 +92,7 @@ void Doorway::admit() {
   }
 }
 
-bool Doorway::admitOne(int listener) {
+bool HandshakeListener::admitOne(int listener) {
   base::FileDescriptor socket(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {
     // No descriptor is left: as full as by count. Another error is of that one connection.
@@ -111,7 +113,7 @@ bool Doorway::admitOne(int listener) {
   return true;
 }
 
-std::vector<SetupConnection> Doorway::takeAuthenticated() {
+std::vector<SetupConnection> HandshakeListener::takeAuthenticated() {
   return std::exchange(authenticated_, {});
 }
 

@@ -1,4 +1,4 @@
-#include "src/bootstrap/meeting_client.h"
+#include "src/bootstrap/rendezvous_client.h"
 
 #include <unistd.h>
 
@@ -18,20 +18,20 @@ constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{100};
 
 }  // namespace
 
-MeetingClient::MeetingClient(const MeetingPoint& point, int rank, int size, base::Deadline deadline,
-                             std::stop_token stop)
+RendezvousClient::RendezvousClient(const Rendezvous& point, int rank, int size,
+                                   base::Deadline deadline, std::stop_token stop)
     : point_(point), rank_(rank), size_(size), deadline_(deadline), stop_(std::move(stop)) {
   connect();
 }
 
-void MeetingClient::connect() {
+void RendezvousClient::connect() {
   progress_ = "nothing answers there";
   if (point_.openedByRankZero)
     progress_ += ": rank 0, which listens there, has not come, could not listen, or has ended";
   if (point_.openedByRankZero && point_.address.family != Family::Unix)
     progress_ +=
         isLoopback(point_.address)
-            ? kLoopbackMeeting
+            ? kLoopbackRendezvous
             : "; rank 0 listens where its own TUTTI_ADDRESS or MASTER_ADDR says, and it may "
               "resolve that name to its loopback: set TUTTI_ADDRESS=host:port, the same "
               "on all ranks";
@@ -43,12 +43,12 @@ void MeetingClient::connect() {
     checkDeadline("an answer");
     std::this_thread::sleep_for(pause);
   }
-  progress_ = "the meeting point has said nothing yet";
-  if (isLoopback(point_.address)) progress_ += kLoopbackMeeting;
+  progress_ = "the rendezvous has said nothing yet";
+  if (isLoopback(point_.address)) progress_ += kLoopbackRendezvous;
 }
 
 /// False: try again.
-bool MeetingClient::tryConnect() {
+bool RendezvousClient::tryConnect() {
   const auto absent = [](int error) { return error == ECONNREFUSED || error == ENOENT; };
   Connecting made = startConnecting(point_.address);
   if (absent(made.error) && point_.network) made = startConnecting(*point_.network);
@@ -64,12 +64,13 @@ bool MeetingClient::tryConnect() {
   noticeDeadHost(made.socket.get());
   const Claim own{
       .version = kProtocolVersion, .job = point_.credentials.job, .rank = rank_, .size = size_};
-  connection_.emplace(std::move(made.socket),
-                      Handshake::connecting(point_.credentials, Purpose::Meeting, own, -1),
-                      SetupConnection::Side::Connecting);
+  connection_.emplace(
+      std::move(made.socket),
+      Handshake::connecting(point_.credentials, HandshakePurpose::Rendezvous, own, -1),
+      SetupConnection::Side::Connecting);
   PollSet set;
   while (!connection_->authenticated() && !connection_->ended()) {
-    checkDeadline("the handshake with the meeting point");
+    checkDeadline("the handshake with the rendezvous");
     set.clear();
     connection_->watch(set);
     set.wait(std::min(kStepMs, deadline_.remainingMs()));
@@ -84,7 +85,7 @@ bool MeetingClient::tryConnect() {
   return connection_->authenticated();
 }
 
-void MeetingClient::nobodyListens() const {
+void RendezvousClient::nobodyListens() const {
   base::fail(ErrorCode::Refused, "rank ", rank_, ": nobody listens at ", describeAddresses(point_),
              ": the unique id has expired or was used, the process that made it has ended, or ",
              !point_.network ? "it is of another host"
@@ -94,7 +95,7 @@ void MeetingClient::nobodyListens() const {
                  : "another program has that port");
 }
 
-void MeetingClient::advance(const PollSet& set) {
+void RendezvousClient::advance(const PollSet& set) {
   connection_->advance(set);
   while (std::optional<SetupMessage> message = connection_->receive()) take(*message);
   if (connection_->ended() && !complete_)
@@ -103,8 +104,8 @@ void MeetingClient::advance(const PollSet& set) {
 }
 
 /// With the rank whose process it is in, as far as this rank knows.
-std::string MeetingClient::describe() const {
-  const std::string at = base::message("the meeting point at ", describeAddresses(point_));
+std::string RendezvousClient::describe() const {
+  const std::string at = base::message("the rendezvous at ", describeAddresses(point_));
   if (point_.openedByRankZero) return at + ", of rank 0,";
   const pid_t pid = peerProcess(connection_->fd()).pid;
   for (size_t rank = 0; table_ && rank < table_->ranks.size(); ++rank)
@@ -113,7 +114,7 @@ std::string MeetingClient::describe() const {
   return pid > 0 ? base::message(at, ", of pid ", pid, ",") : at;
 }
 
-void MeetingClient::take(const SetupMessage& message) {
+void RendezvousClient::take(const SetupMessage& message) {
   if (const auto* progress = std::get_if<Progress>(&message)) {
     progress_ = base::printable(progress->text);
   } else if (const auto* failure = std::get_if<Failure>(&message)) {
@@ -121,37 +122,37 @@ void MeetingClient::take(const SetupMessage& message) {
     rethrow(*failure);
   } else if (const auto* table = std::get_if<Table>(&message); table && !table_) {
     if (table->ranks.size() != static_cast<size_t>(size_))
-      base::fail(ErrorCode::Refused, "the meeting point names ", table->ranks.size(),
+      base::fail(ErrorCode::Refused, "the rendezvous names ", table->ranks.size(),
                  " ranks in a world of ", size_);
     table_ = *table;
     progress_ = "all ranks have arrived, and connect to each other";
   } else if (std::holds_alternative<Complete>(message) && table_) {
     complete_ = true;
   } else {
-    base::fail(ErrorCode::Refused, "an unexpected message of the meeting point");
+    base::fail(ErrorCode::Refused, "an unexpected message of the rendezvous");
   }
 }
 
-void MeetingClient::rethrow(const Failure& failure) const {
+void RendezvousClient::rethrow(const Failure& failure) const {
   base::fail(failure.code, "set-up of rank ", rank_, " of ", size_,
              " failed: ", base::printable(failure.text));
 }
 
-void MeetingClient::checkDeadline(const std::string& waitingFor) const {
+void RendezvousClient::checkDeadline(const std::string& waitingFor) const {
   if (stop_.stop_requested())
     base::fail(ErrorCode::Aborted, "set-up of rank ", rank_, " of ", size_, " was stopped");
   if (!deadline_.passed()) return;
   base::fail(ErrorCode::Timeout, "set-up of rank ", rank_, " of ", size_,
-             " was not complete within its deadline, waiting for ", waitingFor, "; meeting at ",
+             " was not complete within its deadline, waiting for ", waitingFor, "; rendezvous at ",
              describeAddresses(point_), ": ", progress_);
 }
 
-void MeetingClient::send(const SetupMessage& message) {
+void RendezvousClient::send(const SetupMessage& message) {
   arrived_ |= std::holds_alternative<Arrival>(message);
   connection_->send(message);
 }
 
-std::optional<Error> MeetingClient::giveUp(const Failure& failure) noexcept {
+std::optional<Error> RendezvousClient::giveUp(const Failure& failure) noexcept {
   std::optional<Error> answer;
   if (arrived_) {
     answer = say(failure);
@@ -165,13 +166,13 @@ std::optional<Error> MeetingClient::giveUp(const Failure& failure) noexcept {
   return answer;
 }
 
-std::optional<Error> MeetingClient::say(const Failure& failure) noexcept {
+std::optional<Error> RendezvousClient::say(const Failure& failure) noexcept {
   if (failed_ || connection_->ended()) return std::nullopt;  // it knows
   const auto end = base::Deadline::after(kGiveUpTime);
   try {
     connection_->send(failure);  // fits any socket buffer
     PollSet set;
-    while (!end.passed()) {  // until the meeting point answers, or ends
+    while (!end.passed()) {  // until the rendezvous answers, or ends
       set.clear();
       watch(set);
       set.wait(end.remainingMs());

@@ -1,9 +1,9 @@
 #pragma once
 
-// Doorway: the listening sockets of a job's set-up. Whoever connects must finish the handshake in
-// time; a silent, slow or babbling connection is dropped and never delays another. The number of
-// strangers inside is bounded: when it is reached the oldest must go, after a moment in which an
-// honest one would have been done.
+// HandshakeListener: the listening sockets of a job's set-up. Whoever connects must finish the
+// handshake in time; a silent, slow or babbling connection is dropped and never delays another. The
+// number of strangers inside is bounded: when it is reached the oldest must go, after a moment in
+// which an honest one would have been done.
 
 #include <functional>
 #include <list>
@@ -12,11 +12,11 @@
 
 namespace tutti::bootstrap {
 
-class Doorway {
+class HandshakeListener {
  public:
-  Doorway(std::vector<base::FileDescriptor> listeners, const Credentials& credentials,
-          Purpose purpose, int ownRank);
-  ~Doorway();
+  HandshakeListener(std::vector<base::FileDescriptor> listeners, const Credentials& credentials,
+                    HandshakePurpose purpose, int ownRank);
+  ~HandshakeListener();
 
   void watch(PollSet& set) const;
   /// Poll at least this often, so that strangers are dropped in time.
@@ -35,7 +35,7 @@ class Doorway {
 
   std::vector<base::FileDescriptor> listeners_;
   Credentials credentials_;
-  Purpose purpose_;
+  HandshakePurpose purpose_;
   int ownRank_;
   size_t limit_;
   bool full_ = false;

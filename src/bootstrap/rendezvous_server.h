@@ -1,6 +1,6 @@
 #pragma once
 
-// MeetingServer: the meeting point's end of set-up, a thread in the process that opened it.
+// RendezvousServer: the rendezvous's end of set-up, a thread in the process that opened it.
 //
 //   a rank connects, proves that it knows the secret, and says Arrival
 //   all have arrived              -> Table to each
@@ -17,26 +17,26 @@
 
 #include "src/base/clock.h"
 #include "src/base/service_thread.h"
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti::bootstrap {
 
-class MeetingServer {
+class RendezvousServer {
  public:
   /// Listens, and serves until set-up is complete, failed, or `lifetime` has passed. Throws System
   /// when an address cannot be listened at.
-  MeetingServer(const MeetingPoint& point, std::chrono::milliseconds lifetime);
+  RendezvousServer(const Rendezvous& point, std::chrono::milliseconds lifetime);
   /// Ends the server. Ranks that are still in set-up are told so. In a forked child: nothing.
-  ~MeetingServer();
-  MeetingServer(const MeetingServer&) = delete;
-  MeetingServer& operator=(const MeetingServer&) = delete;
+  ~RendezvousServer();
+  RendezvousServer(const RendezvousServer&) = delete;
+  RendezvousServer& operator=(const RendezvousServer&) = delete;
 
   bool finished() const;
   /// Where a rank said that it cannot take part: until all others have heard, the deadline, or a
   /// request to stop. Else returns at once.
   void awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const;
   /// As given, with the port of `network` where the kernel has chosen it.
-  const MeetingPoint& point() const;
+  const Rendezvous& point() const;
 
   static constexpr std::chrono::milliseconds kLinger{2000};
 
@@ -46,7 +46,7 @@ class MeetingServer {
   std::shared_ptr<State> state_;
 };
 
-/// Of this process's ids: the meeting point of that job; nothing where it is gone, or elsewhere.
-std::shared_ptr<MeetingServer> meetingOpenedHere(const JobId& job);
+/// Of this process's ids: the rendezvous of that job; nothing where it is gone, or elsewhere.
+std::shared_ptr<RendezvousServer> rendezvousOpenedHere(const JobId& job);
 
 }  // namespace tutti::bootstrap

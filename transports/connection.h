@@ -206,10 +206,10 @@ class ConnectionLost : public Error {
 
 /// A reachability probe: finds out whether a peer's addresses lead to that peer. It asks beside the
 /// transport's own traffic. No function of it waits.
-class Visit {
+class ReachabilityProbe {
  public:
   /// Which of the peer's addresses it asks.
-  enum class Places : uint8_t {
+  enum class Scope : uint8_t {
     All,   ///< all that the transport may use; the worst finding counts
     Used,  ///< those that the data uses, and the worst finding counts; if they are not known, it
            ///< asks all and the best finding counts
@@ -222,7 +222,7 @@ class Visit {
     Elsewhere,    ///< the peer is not there: another process answered, or the answer was "nobody"
     Unreachable,  ///< there is no route
   };
-  virtual ~Visit() = default;
+  virtual ~ReachabilityProbe() = default;
   /// The finding so far.
   virtual Finding look() = 0;
   /// True if, at the last look(), the peer or a kernel had answered and still did.
@@ -251,7 +251,10 @@ class Endpoint {
   virtual void connect(int peer, Address address) = 0;
   /// Probes a connected peer. Null if there is nothing to find out, or no way to do so. Throws
   /// System if the probe cannot be started. Any thread may call it.
-  virtual std::unique_ptr<Visit> visit(int /*peer*/, Visit::Places /*places*/) { return nullptr; }
+  virtual std::unique_ptr<ReachabilityProbe> probe(int /*peer*/,
+                                                   ReachabilityProbe::Scope /*places*/) {
+    return nullptr;
+  }
   virtual SendRing& sendRing(int peer, int channel) = 0;
   virtual ReceiveRing& receiveRing(int peer, int channel) = 0;
   /// Makes large messages between this rank and `peer` direct, on one channel in both directions.

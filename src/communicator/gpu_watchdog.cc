@@ -98,7 +98,7 @@ void GpuWatchdog::lookAtWaits() {
   if (!ended) return;
   inquire(*ended);
   std::vector<int> waitedFor;
-  for (const int peer : owners_.links.visited())
+  for (const int peer : owners_.links.probed())
     if (!owners_.peers.hasLeft(peer)) waitedFor.push_back(peer);
   if (waitedFor.empty()) return;
   const auto cut = network_.look(*owners_.links.endpoint(), *ended, waitedFor, clock_.nowNs());

@@ -17,7 +17,7 @@ Links::Links(const Membership& who, const Settings& settings) : who_(who), setti
   for (int rank = 0; rank < who.size(); ++rank)
     topology_.hostOf.push_back(
         hosts.try_emplace(who.info(rank).bootId, static_cast<int>(hosts.size())).first->second);
-  visited_ = ranksToVisit(topology_, who.rank());
+  visited_ = ranksToProbe(topology_, who.rank());
 }
 
 std::shared_ptr<transports::ucx::Worker> Links::network() const {
@@ -51,7 +51,7 @@ std::vector<int> ranksOfHost(const topology::Topology& topology, int host) {
   return ranks;
 }
 
-std::vector<int> ranksToVisit(const topology::Topology& topology, int rank) {
+std::vector<int> ranksToProbe(const topology::Topology& topology, int rank) {
   const int hosts = topology.hosts(), host = topology.hostOf[rank];
   const std::vector<int> here = ranksOfHost(topology, host);
   const auto place = static_cast<size_t>(std::ranges::find(here, rank) - here.begin());

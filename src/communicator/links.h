@@ -4,7 +4,7 @@
 // and the ranks of other hosts that this rank probes. Set-up writes it, on the thread that
 // connects, before the first operation; from then on operations and the monitor's thread read it,
 // and what they read is constant. The endpoint itself belongs to the operation that has its turn;
-// of the monitor's thread it knows visit() and ways() only.
+// of the monitor's thread it knows probe() and ways() only.
 
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ class Links {
   const topology::Topology& topology() const { return topology_; }
   transports::Endpoint* endpoint() const { return endpoint_.get(); }  ///< null when alone
   /// Ranks of other hosts whose addresses this one looks after.
-  const std::vector<int>& visited() const { return visited_; }
+  const std::vector<int>& probed() const { return visited_; }
   /// The worker by which this rank reaches other hosts. Throws with this rank's name.
   std::shared_ptr<transports::ucx::Worker> network() const;
   /// That these two do not reach each other any more.
@@ -48,8 +48,8 @@ class Links {
 
 /// Of all of up to 17 hosts, and of those that are 10, 12, ..., each time about an eighth more,
 /// away in either direction, the ranks that have this one's place there, counted again from the
-/// first of the host that has fewer. So each rank is visited from all of these hosts.
-std::vector<int> ranksToVisit(const topology::Topology& topology, int rank);
+/// first of the host that has fewer. So each rank is probed from all of these hosts.
+std::vector<int> ranksToProbe(const topology::Topology& topology, int rank);
 
 /// In order.
 std::vector<int> ranksOfHost(const topology::Topology& topology, int host);

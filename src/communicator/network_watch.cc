@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kPatienceNs = 1'000'000'000;
 // Whom an operation has not waited for so long is not asked any more.
 constexpr int64_t kForgottenNs = 2'000'000'000;
-// Any packet of a visit may be lost, so there are several.
+// Any packet of a probe may be lost, so there are several.
 constexpr int64_t kAgainNs = 500'000'000, kCutNs = 3'000'000'000;
 
 }  // namespace
@@ -35,29 +35,29 @@ std::optional<NetworkWatch::Cut> NetworkWatch::look(transports::Endpoint& endpoi
 std::optional<std::string> NetworkWatch::ask(transports::Endpoint& endpoint, int peer, Asked& asked,
                                              int64_t nowNs) {
   bool isThere = false, isHeard = false, isElsewhere = false;
-  for (const auto& visit : asked.visits) {
-    const auto finding = visit->look();
-    isThere |= finding == transports::Visit::Finding::Peer;
-    isElsewhere |= finding == transports::Visit::Finding::Elsewhere;
-    isHeard |= visit->heard();
+  for (const auto& probe : asked.probes) {
+    const auto finding = probe->look();
+    isThere |= finding == transports::ReachabilityProbe::Finding::Peer;
+    isElsewhere |= finding == transports::ReachabilityProbe::Finding::Elsewhere;
+    isHeard |= probe->heard();
   }
   const bool wasHeard = std::exchange(asked.isHeard, isHeard && !isThere);
   // A process that was heard and has died is not cut off: the control plane says so presently.
   if (isThere || (wasHeard && !isHeard && isElsewhere)) {
-    asked.visits.clear();
+    asked.probes.clear();
     asked.nextNs = nowNs + (isThere ? kPatienceNs : kAgainNs);
     return std::nullopt;
   }
   if (isHeard) return std::nullopt;
-  if (wasHeard || (!asked.visits.empty() && nowNs - asked.firstNs >= kCutNs))
-    return asked.visits.front()->describe();
+  if (wasHeard || (!asked.probes.empty() && nowNs - asked.firstNs >= kCutNs))
+    return asked.probes.front()->describe();
   if (nowNs < asked.nextNs) return std::nullopt;
   asked.nextNs = nowNs + kAgainNs;
   try {
-    auto visit = endpoint.visit(peer, transports::Visit::Places::Used);
-    if (!visit) return std::nullopt;
-    if (asked.visits.empty()) asked.firstNs = nowNs;
-    asked.visits.push_back(std::move(visit));
+    auto probe = endpoint.probe(peer, transports::ReachabilityProbe::Scope::Used);
+    if (!probe) return std::nullopt;
+    if (asked.probes.empty()) asked.firstNs = nowNs;
+    asked.probes.push_back(std::move(probe));
   } catch (const Error&) {  // without a descriptor or a port nothing is found out
   }
   return std::nullopt;

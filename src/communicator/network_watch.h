@@ -28,17 +28,17 @@ class NetworkWatch {
   /// places that its data goes by has not answered for three seconds, or has answered that nobody
   /// is there, or, where these are not known, none of all has. (A process that is there no more the
   /// control plane has named by then.) A stopped process counts as there, for its kernel answers;
-  /// it is not visited again, as its queue of visitors is short.
+  /// it is not probed again, as its queue of probes is short.
   std::optional<Cut> look(transports::Endpoint& endpoint, uint64_t operation,
                           std::span<const int> peers, int64_t nowNs);
 
  private:
   struct Asked {
-    int64_t seenNs = 0;                                      // it was waited for
-    int64_t nextNs = 0;                                      // visit
-    int64_t firstNs = 0;                                     // of those that are here
-    bool isHeard = false;                                    // a kernel, and no process yet
-    std::vector<std::unique_ptr<transports::Visit>> visits;  // that it has not answered
+    int64_t seenNs = 0;    // it was waited for
+    int64_t nextNs = 0;    // probe
+    int64_t firstNs = 0;   // of those that are here
+    bool isHeard = false;  // a kernel, and no process yet
+    std::vector<std::unique_ptr<transports::ReachabilityProbe>> probes;  // that it has not answered
   };
   static std::optional<std::string> ask(transports::Endpoint& endpoint, int peer, Asked& asked,
                                         int64_t nowNs);

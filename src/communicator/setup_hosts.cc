@@ -28,20 +28,20 @@ base::Deadline halfWayTo(const base::Deadline& deadline) {
 // The network of the transport may be another one than the control plane's, and a rank may have
 // told an address of it that leads nowhere, or to somebody else. That has to be known before
 // anything is sent: UCX does not survive it.
-void visitHosts(const Owners& c, base::Deadline deadline) {
-  std::map<int, std::unique_ptr<transports::Visit>> visits;
-  for (const int peer : c.links.visited()) {
+void probeHosts(const Owners& c, base::Deadline deadline) {
+  std::map<int, std::unique_ptr<transports::ReachabilityProbe>> probes;
+  for (const int peer : c.links.probed()) {
     try {
-      if (auto visit = c.links.endpoint()->visit(peer, transports::Visit::Places::All))
-        visits.emplace(peer, std::move(visit));
+      if (auto probe = c.links.endpoint()->probe(peer, transports::ReachabilityProbe::Scope::All))
+        probes.emplace(peer, std::move(probe));
     } catch (const Error& e) {
       c.peers.cannotConnect(peer, e);
     }
   }
   base::Backoff backoff(false);
   while (true) {
-    std::erase_if(visits, [&](const auto& each) {
-      using enum transports::Visit::Finding;
+    std::erase_if(probes, [&](const auto& each) {
+      using enum transports::ReachabilityProbe::Finding;
       const auto finding = each.second->look();
       if (finding == Elsewhere || finding == Unreachable)
         c.peers.cannotConnect(each.first,
@@ -50,13 +50,13 @@ void visitHosts(const Owners& c, base::Deadline deadline) {
                                                   c.links.endpoint()->ways(each.first), kAdvice)));
       return finding == Peer;
     });
-    if (visits.empty()) return;
+    if (probes.empty()) return;
     c.failure.throwIfFailed();
     if (deadline.passed()) {
-      const auto& [peer, visit] = *visits.begin();
+      const auto& [peer, probe] = *probes.begin();
       base::fail(ErrorCode::Timeout, c.who.self(),
                  ": set-up timed out while waiting for an answer of ", c.who.name(peer), " at ",
-                 visit->describe(), c.links.endpoint()->ways(peer), kAdvice);
+                 probe->describe(), c.links.endpoint()->ways(peer), kAdvice);
     }
     backoff.idle();
   }
@@ -98,7 +98,7 @@ void crossHosts(const Owners& c, base::Deadline deadline) {
 }  // namespace
 
 void reachHosts(const Owners& c, base::Deadline deadline) {
-  visitHosts(c, halfWayTo(deadline));
+  probeHosts(c, halfWayTo(deadline));
   c.peers.awaitReadiness(2, deadline);
   crossHosts(c, halfWayTo(deadline));
   c.peers.awaitReadiness(3, deadline);

@@ -1,4 +1,4 @@
-// When the network of the data counts as cut: by a clock of the test's, and visits that it answers.
+// When the network of the data counts as cut: by a clock of the test's, and probes that it answers.
 
 #include "src/communicator/network_watch.h"
 
@@ -13,22 +13,22 @@ namespace tutti::tests {
 namespace {
 
 using communicator::NetworkWatch;
-using transports::Visit;
-using enum Visit::Finding;
+using transports::ReachabilityProbe;
+using enum ReachabilityProbe::Finding;
 
 constexpr int64_t kMs = 1'000'000;
 
-/// What visits of peers find, and how many there have been.
+/// What probes of peers find, and how many there have been.
 struct World {
-  Visit::Finding finding = Silence;
-  int visits = 0, there = 0;
-  bool areVisited = true, hasDescriptors = true;
+  ReachabilityProbe::Finding finding = Silence;
+  int probes = 0, there = 0;
+  bool areProbed = true, hasDescriptors = true;
 };
 
-class FakeVisit final : public Visit {
+class FakeProbe final : public ReachabilityProbe {
  public:
-  explicit FakeVisit(World& world) : world_(world) { ++world_.there; }
-  ~FakeVisit() override { --world_.there; }
+  explicit FakeProbe(World& world) : world_(world) { ++world_.there; }
+  ~FakeProbe() override { --world_.there; }
   Finding look() override { return world_.finding; }
   bool heard() const override { return world_.finding == Host || world_.finding == Peer; }
   std::string describe() const override { return "10.0.0.2:4711"; }
@@ -40,12 +40,12 @@ class FakeVisit final : public Visit {
 class FakeEndpoint final : public transports::Endpoint {
  public:
   explicit FakeEndpoint(World& world) : world_(world) {}
-  std::unique_ptr<Visit> visit(int peer, Visit::Places places) override {
-    EXPECT_EQ(places, Visit::Places::Used);
-    if (!world_.areVisited || peer != 3) return nullptr;
+  std::unique_ptr<ReachabilityProbe> probe(int peer, ReachabilityProbe::Scope places) override {
+    EXPECT_EQ(places, ReachabilityProbe::Scope::Used);
+    if (!world_.areProbed || peer != 3) return nullptr;
     if (!world_.hasDescriptors) throw Error(ErrorCode::System, "no descriptor is left");
-    ++world_.visits;
-    return std::make_unique<FakeVisit>(world_);
+    ++world_.probes;
+    return std::make_unique<FakeProbe>(world_);
   }
   const char* name(int) const override { return "fake"; }
   const transports::RingLayout& layout() const override { return layout_; }
@@ -90,7 +90,7 @@ class NetworkWatching : public testing::Test {
 
 TEST_F(NetworkWatching, SilenceForThreeSecondsIsACut) {
   EXPECT_EQ(lookFor(20'000), 4000);
-  EXPECT_EQ(world_.visits, 6);  // every half second, for any may be lost
+  EXPECT_EQ(world_.probes, 6);  // every half second, for any may be lost
 }
 
 TEST_F(NetworkWatching, WhereNoWayLeadsIsACut) {
@@ -102,7 +102,7 @@ TEST_F(NetworkWatching, WhereNoWayLeadsIsACut) {
 TEST_F(NetworkWatching, WhereSomebodyElseAnswersIsACut) {
   world_.finding = Elsewhere;
   EXPECT_EQ(lookFor(20'000), 4000);
-  EXPECT_EQ(world_.visits, 6);
+  EXPECT_EQ(world_.probes, 6);
 }
 
 TEST_F(NetworkWatching, WhereTheHostAnswersIsNone) {
@@ -110,7 +110,7 @@ TEST_F(NetworkWatching, WhereTheHostAnswersIsNone) {
     world_.finding = finding;
     EXPECT_EQ(lookFor(10'000, {3}, static_cast<uint64_t>(finding)), -1);
   }
-  EXPECT_GE(world_.visits, 3);
+  EXPECT_GE(world_.probes, 3);
 }
 
 // Who names the dead is asked first; and where nobody has, it is a cut after all.
@@ -121,12 +121,12 @@ TEST_F(NetworkWatching, AStoppedProcessThatDiesIsNotCutOffAtOnce) {
   EXPECT_EQ(lookFor(20'000), 60'000 + 3500);
 }
 
-// A stopped process's kernel has a short queue: one visit stays, and tells when it is not answered
+// A stopped process's kernel has a short queue: one probe stays, and tells when it is not answered
 // any more.
-TEST_F(NetworkWatching, AStoppedProcessIsVisitedOnce) {
+TEST_F(NetworkWatching, AStoppedProcessIsProbedOnce) {
   world_.finding = Host;
   EXPECT_EQ(lookFor(3'600'000), -1);
-  EXPECT_EQ(world_.visits, 1);
+  EXPECT_EQ(world_.probes, 1);
   world_.finding = Unreachable;
   EXPECT_EQ(lookFor(20'000), 3'600'000);
 }
@@ -136,7 +136,7 @@ TEST_F(NetworkWatching, AProcessThatWasStoppedIsAskedAgain) {
   EXPECT_EQ(lookFor(60'000), -1);
   world_.finding = Peer;
   EXPECT_EQ(lookFor(60'000), -1);
-  EXPECT_GT(world_.visits, 50);
+  EXPECT_GT(world_.probes, 50);
   world_.finding = Silence;
   EXPECT_LE(lookFor(20'000), 124'100);
   EXPECT_GT(nowMs_, 123'000);
@@ -145,7 +145,7 @@ TEST_F(NetworkWatching, AProcessThatWasStoppedIsAskedAgain) {
 TEST_F(NetworkWatching, ACutIsNoticedInTimeHoweverLongItHasAnswered) {
   world_.finding = Peer;
   EXPECT_EQ(lookFor(600'000), -1);
-  EXPECT_GT(world_.visits, 500);
+  EXPECT_GT(world_.probes, 500);
   world_.finding = Silence;
   EXPECT_LE(lookFor(20'000), 604'100);
   EXPECT_GT(nowMs_, 603'000);
@@ -180,12 +180,12 @@ TEST_F(NetworkWatching, WhatWasLongAgoIsForgotten) {
 }
 
 TEST_F(NetworkWatching, WhatCannotBeAskedIsNotCut) {
-  world_.areVisited = false;
+  world_.areProbed = false;
   EXPECT_EQ(lookFor(20'000), -1);
-  world_.areVisited = true;
+  world_.areProbed = true;
   world_.hasDescriptors = false;
   EXPECT_EQ(lookFor(20'000), -1);
-  EXPECT_EQ(world_.visits, 0);
+  EXPECT_EQ(world_.probes, 0);
 }
 
 }  // namespace

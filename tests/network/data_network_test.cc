@@ -24,7 +24,7 @@
 #include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/with_network_hosts.h"
-#include "transports/ucx/beacon.h"
+#include "transports/ucx/probe_responder.h"
 
 namespace tutti::tests {
 namespace {
@@ -81,13 +81,13 @@ TEST_F(DataNetwork, OfAStoppedRankMayPartToo) {
       << ranks.output(0);
 }
 
-// A visit that a host has no port for says nothing of who is visited.
+// A probe that a host has no port for says nothing of who is probed.
 TEST_F(DataNetwork, AHostWithoutPortsFindsNothingOut) {
   const NetworkHosts hosts(1);
   RankProcesses ranks(
       1,
       [&](const Context& context) {
-        const transports::ucx::Beacon beacon({::inet_addr(hosts.address(0).c_str())});
+        const transports::ucx::ProbeResponder responder({::inet_addr(hosts.address(0).c_str())});
         if (!(std::ofstream("/proc/sys/net/ipv4/ip_local_port_range")
               << "40000 40000" << std::flush))
           return 3;
@@ -97,8 +97,8 @@ TEST_F(DataNetwork, AHostWithoutPortsFindsNothingOut) {
         last.sin_port = ::htons(40000);
         if (::bind(taken.get(), reinterpret_cast<const sockaddr*>(&last), sizeof last) != 0)
           return 2;
-        const Outcome outcome =
-            outcomeOf([&] { visitBeacon(beacon.address(), transports::Visit::Places::Used); });
+        const Outcome outcome = outcomeOf(
+            [&] { probeAddress(responder.address(), transports::ReachabilityProbe::Scope::Used); });
         context.say(outcome.text);
         return outcome.code == ErrorCode::System &&
                        outcome.text.find("no connection to 10.77.0.1:") == 0 &&

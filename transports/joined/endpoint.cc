@@ -36,9 +36,9 @@ class JoinedEndpoint final : public Endpoint {
     const Way way = to(peer);
     way.endpoint.connect(way.number, std::move(address));
   }
-  std::unique_ptr<Visit> visit(int peer, Visit::Places places) override {
+  std::unique_ptr<ReachabilityProbe> probe(int peer, ReachabilityProbe::Scope places) override {
     const Way way = to(peer);
-    return way.endpoint.visit(way.number, places);
+    return way.endpoint.probe(way.number, places);
   }
   SendRing& sendRing(int peer, int channel) override {
     const Way way = to(peer);

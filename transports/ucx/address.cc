@@ -27,10 +27,11 @@ base::Bytes AddressBlob::write() const {
   out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
   out.put(static_cast<uint64_t>(layout.slotBytes)).put(door);
   out.put(std::span<const std::byte>(worker));
-  out.put(devices.substr(0, kLongestDevices)).put(beacon.number);
-  const size_t places = beacon.places.size() <= kMostPlaces ? beacon.places.size() : 0;
+  out.put(devices.substr(0, kLongestDevices)).put(responder.number);
+  const size_t places = responder.places.size() <= kMostPlaces ? responder.places.size() : 0;
   out.put(static_cast<uint32_t>(places));
-  for (size_t i = 0; i < places; ++i) out.put(beacon.places[i].address).put(beacon.places[i].port);
+  for (size_t i = 0; i < places; ++i)
+    out.put(responder.places[i].address).put(responder.places[i].port);
   base::Bytes bytes = out.take();
   const base::Bytes sum = base::bytesOf(digest(bytes));
   bytes.insert(bytes.end(), sum.begin(), sum.end());
@@ -54,12 +55,12 @@ AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
   blob.door = in.get<uint64_t>("door");
   blob.worker = in.getBytes("worker", kLongestWorkerAddress);
   blob.devices = base::printable(in.getString("devices", kLongestDevices));
-  blob.beacon.number = in.get<uint64_t>("beacon's number");
+  blob.responder.number = in.get<uint64_t>("responder's number");
   const auto places = in.get<uint32_t>("number of places");
   if (places > kMostPlaces) base::fail(ErrorCode::Refused, "a UCX address has ", places, " of IP");
   for (uint32_t i = 0; i < places; ++i) {
     const auto address = in.get<uint32_t>("place's address");
-    blob.beacon.places.push_back({address, in.get<uint16_t>("place's port")});
+    blob.responder.places.push_back({address, in.get<uint16_t>("place's port")});
   }
   const auto sum = in.get<uint64_t>("digest");
   in.requireEnd();

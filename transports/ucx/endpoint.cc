@@ -57,7 +57,7 @@ class UcxEndpoint final : public Endpoint {
                            at(peer).door(),
                            worker_->address(),
                            worker_->devices(),
-                           worker_->beacon()};
+                           worker_->responder()};
     return {blob.write(), {}};
   }
 
@@ -71,13 +71,13 @@ class UcxEndpoint final : public Endpoint {
     at(peer).setAddress(std::move(blob));
   }
 
-  std::unique_ptr<Visit> visit(int peer, Visit::Places places) override {
+  std::unique_ptr<ReachabilityProbe> probe(int peer, ReachabilityProbe::Scope places) override {
     requirePeer(peer);
-    const BeaconAddress beacon = [&] {
+    const ProbeAddress responder = [&] {
       const auto lock = worker_->lock();
-      return at(peer).beacon();
+      return at(peer).responder();
     }();
-    return beacon.places.empty() ? nullptr : visitBeacon(beacon, places);
+    return responder.places.empty() ? nullptr : probeAddress(responder, places);
   }
 
   SendRing& sendRing(int peer, int channel) override {

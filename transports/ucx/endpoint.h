@@ -20,7 +20,7 @@ struct WorkerOptions {
   /// where there is RDMA; over TCP nobody fetches, which costs a round trip more and a third of the
   /// bandwidth of a link of 1 Gbit/s.
   std::string rendezvous = {};
-  /// Refuse, where UCX finds no device that leads to other hosts, and be there to be visited.
+  /// Refuse, where UCX finds no device that leads to other hosts, and be there to be probed.
   bool betweenHosts = false;
   /// For messages, which setting has chosen `devices`: "TUTTI_INTERFACE=eth1". Empty: none.
   std::string chosenBy = {};

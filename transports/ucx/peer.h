@@ -26,8 +26,8 @@ class Peer final : public Door {
 
   uint64_t door() const { return door_; }
   bool addressed() const { return theirs_.has_value(); }
-  void setAddress(AddressBlob theirs);                             // once
-  const BeaconAddress& beacon() const { return theirs_->beacon; }  // when addressed
+  void setAddress(AddressBlob theirs);                                  // once
+  const ProbeAddress& responder() const { return theirs_->responder; }  // when addressed
   /// For messages about a peer that is not reached: by which devices both go, "; rank 0 goes by
   /// eth0; rank 1 goes by lo (UCX_NET_DEVICES=lo); ...".
   std::string ways() const;

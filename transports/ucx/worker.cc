@@ -197,7 +197,7 @@ void Worker::initialise(const WorkerOptions& options) {
   if (options.betweenHosts && devices && devices->empty())
     failWithoutDevice(options, " that leads to other hosts");
   devices_ = describeDevices(options, devices);
-  if (devices && options.betweenHosts) beacon_ = Beacon(addressesOf(*devices));
+  if (devices && options.betweenHosts) responder_ = ProbeResponder(addressesOf(*devices));
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   require(ucp.contextQuery(context_, &attributes), "tell what memory it can use");
@@ -525,12 +525,12 @@ bool Worker::serveOnce() {
 
 void Worker::rest(bool forEvents, int forMs) {
   waiting_.assign({{stop_.get(), POLLIN, 0}, {forEvents ? events_ : -1, POLLIN, 0}});
-  const auto visitors = static_cast<ptrdiff_t>(waiting_.size());
-  beacon_.listTo(waiting_);
+  const auto probes = static_cast<ptrdiff_t>(waiting_.size());
+  responder_.listTo(waiting_);
   ::poll(waiting_.data(), waiting_.size(), forMs);
-  if (std::any_of(waiting_.begin() + visitors, waiting_.end(),
+  if (std::any_of(waiting_.begin() + probes, waiting_.end(),
                   [](const pollfd& each) { return each.revents != 0; }))
-    beacon_.answer();
+    responder_.answer();
 }
 
 bool Worker::advance() {

@@ -22,9 +22,9 @@
 #include "src/base/file_descriptor.h"
 #include "src/base/process.h"
 #include "src/base/service_thread.h"
-#include "transports/ucx/beacon.h"
 #include "transports/ucx/endpoint.h"
 #include "transports/ucx/message.h"
+#include "transports/ucx/probe_responder.h"
 
 namespace tutti::transports::ucx {
 
@@ -104,7 +104,7 @@ class Worker {
   /// For messages: the devices that it goes by, and which variables have chosen them.
   const std::string& devices() const { return devices_; }
   /// Where others can ask whether these lead here.
-  const BeaconAddress& beacon() const { return beacon_.address(); }
+  const ProbeAddress& responder() const { return responder_.address(); }
 
   /// A random number, so that whoever was not told it cannot send to this door.
   uint64_t addDoor(Door* door);
@@ -196,7 +196,7 @@ class Worker {
   std::function<void()> enter_;
   base::Bytes address_;
   std::string devices_;
-  Beacon beacon_;  // answered by the worker's own thread
+  ProbeResponder responder_;  // answered by the worker's own thread
   std::unordered_map<uint64_t, Door*> doors_;
   std::unordered_map<std::string, size_t> peers_;  // by address, which endpoints share
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address

@@ -1,6 +1,6 @@
-// Whether an address leads to a worker: what a visitor finds there, and what the worker answers.
+// Whether an address leads to a worker: what a prober finds there, and what the worker answers.
 
-#include "transports/ucx/beacon.h"
+#include "transports/ucx/probe_responder.h"
 
 #include <arpa/inet.h>
 #include <sys/resource.h>
@@ -23,35 +23,35 @@ namespace tutti::tests {
 namespace {
 
 using namespace std::chrono_literals;
-using transports::Visit;
-using transports::ucx::Beacon;
-using transports::ucx::BeaconAddress;
-using transports::ucx::visitBeacon;
-using enum Visit::Finding;
+using transports::ReachabilityProbe;
+using transports::ucx::ProbeAddress;
+using transports::ucx::probeAddress;
+using transports::ucx::ProbeResponder;
+using enum ReachabilityProbe::Finding;
 
 const uint32_t kLoopback = ::htonl(INADDR_LOOPBACK), kOther = ::htonl(INADDR_LOOPBACK + 1);
 
 /// What there is when it is not `first` any more.
-Visit::Finding after(Visit::Finding first, Visit& visit) {
+ReachabilityProbe::Finding after(ReachabilityProbe::Finding first, ReachabilityProbe& probe) {
   const auto deadline = base::Deadline::after(20s);
-  while (visit.look() == first && !deadline.passed()) std::this_thread::sleep_for(1ms);
-  return visit.look();
+  while (probe.look() == first && !deadline.passed()) std::this_thread::sleep_for(1ms);
+  return probe.look();
 }
 
-TEST(UcxBeacon, IsKnownByItsNumber) {
-  Beacon beacon({kLoopback, kOther});
-  ASSERT_EQ(beacon.address().places.size(), 2U);
-  const auto visit = visitBeacon(beacon.address(), Visit::Places::All);
-  EXPECT_EQ(after(Silence, *visit), Host);  // nobody has answered, as of a stopped process
-  beacon.answer();
-  EXPECT_EQ(after(Host, *visit), Peer);
-  EXPECT_EQ(visit->look(), Peer);
+TEST(UcxProbeResponder, IsKnownByItsNumber) {
+  ProbeResponder responder({kLoopback, kOther});
+  ASSERT_EQ(responder.address().places.size(), 2U);
+  const auto probe = probeAddress(responder.address(), ReachabilityProbe::Scope::All);
+  EXPECT_EQ(after(Silence, *probe), Host);  // nobody has answered, as of a stopped process
+  responder.answer();
+  EXPECT_EQ(after(Host, *probe), Peer);
+  EXPECT_EQ(probe->look(), Peer);
 
-  BeaconAddress another = beacon.address();
+  ProbeAddress another = responder.address();
   ++another.number;
-  const auto wrong = visitBeacon(another, Visit::Places::All);
+  const auto wrong = probeAddress(another, ReachabilityProbe::Scope::All);
   EXPECT_EQ(after(Silence, *wrong), Host);
-  beacon.answer();
+  responder.answer();
   EXPECT_EQ(after(Host, *wrong), Elsewhere);
   const std::string place = "127.0.0.1:" + std::to_string(another.places[0].port);
   EXPECT_NE(wrong->describe().find(
@@ -60,24 +60,24 @@ TEST(UcxBeacon, IsKnownByItsNumber) {
       << wrong->describe();
 }
 
-TEST(UcxBeacon, AllItsPlacesMustLeadToIt) {
-  Beacon beacon({kLoopback, kOther});
-  BeaconAddress gone;
-  gone.places = Beacon({kOther}).address().places;  // where nobody listens any more
-  const auto refused = visitBeacon(gone, Visit::Places::All);
+TEST(UcxProbeResponder, AllItsPlacesMustLeadToIt) {
+  ProbeResponder responder({kLoopback, kOther});
+  ProbeAddress gone;
+  gone.places = ProbeResponder({kOther}).address().places;  // where nobody listens any more
+  const auto refused = probeAddress(gone, ReachabilityProbe::Scope::All);
   EXPECT_EQ(after(Silence, *refused), Elsewhere);
   EXPECT_FALSE(refused->heard());
   EXPECT_NE(refused->describe().find(" (Connection refused)"), std::string::npos);
 
-  BeaconAddress half = beacon.address();
+  ProbeAddress half = responder.address();
   half.places[0] = gone.places[0];
-  const auto visit = visitBeacon(half, Visit::Places::All);
-  EXPECT_EQ(after(Silence, *visit), Elsewhere);
-  beacon.answer();
-  EXPECT_EQ(visit->look(), Elsewhere);
+  const auto probe = probeAddress(half, ReachabilityProbe::Scope::All);
+  EXPECT_EQ(after(Silence, *probe), Elsewhere);
+  responder.answer();
+  EXPECT_EQ(probe->look(), Elsewhere);
 
   half.places[0] = {INADDR_BROADCAST, 1};
-  const auto cut = visitBeacon(half, Visit::Places::All);
+  const auto cut = probeAddress(half, ReachabilityProbe::Scope::All);
   EXPECT_EQ(after(Silence, *cut), Unreachable);
   EXPECT_FALSE(cut->heard());  // the other place has answered
 }
@@ -110,22 +110,22 @@ class Traffic {
 };
 
 // Where nobody knows by which place data goes, one will do; else it is those by which it does.
-TEST(UcxBeacon, PlacesThatAreNotUsedNeedNotLeadToIt) {
+TEST(UcxProbeResponder, PlacesThatAreNotUsedNeedNotLeadToIt) {
   const uint32_t used = ::htonl(INADDR_LOOPBACK + 2), unused = ::htonl(INADDR_LOOPBACK + 3);
-  Beacon beacon({used, unused});
-  BeaconAddress half = beacon.address();
-  half.places[1] = Beacon({unused}).address().places[0];  // where nobody listens any more
-  const auto find = [&](const BeaconAddress& where) {
-    const auto visit = visitBeacon(where, Visit::Places::Used);
-    const Visit::Finding first = after(Silence, *visit);
-    EXPECT_EQ(visit->heard(), first == Host);
-    beacon.answer();
-    return first == Host ? after(Host, *visit) : first;
+  ProbeResponder responder({used, unused});
+  ProbeAddress half = responder.address();
+  half.places[1] = ProbeResponder({unused}).address().places[0];  // where nobody listens any more
+  const auto find = [&](const ProbeAddress& where) {
+    const auto probe = probeAddress(where, ReachabilityProbe::Scope::Used);
+    const ReachabilityProbe::Finding first = after(Silence, *probe);
+    EXPECT_EQ(probe->heard(), first == Host);
+    responder.answer();
+    return first == Host ? after(Host, *probe) : first;
   };
   EXPECT_EQ(find(half), Peer);
   const Traffic much(used, 300'000), little(unused, 100'000);
   EXPECT_EQ(find(half), Peer);
-  BeaconAddress other = beacon.address();
+  ProbeAddress other = responder.address();
   other.places[0] = half.places[1];
   other.places[0].address = used;
   EXPECT_EQ(find(other), Elsewhere);
@@ -152,7 +152,7 @@ class Silent {
     place_ = {address, ::ntohs(at.sin_port)};
     connect(first_);
   }
-  const transports::ucx::BeaconPlace& place() const { return place_; }
+  const transports::ucx::ProbeSocket& place() const { return place_; }
   void connect(const base::FileDescriptor& socket) const {
     sockaddr_in to{};
     to.sin_family = AF_INET;
@@ -167,33 +167,33 @@ class Silent {
  private:
   base::FileDescriptor listener_{::socket(AF_INET, SOCK_STREAM, 0)},
       first_{::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)};
-  transports::ucx::BeaconPlace place_;
+  transports::ucx::ProbeSocket place_;
 };
 
-// Data goes where UCX just connects to, and not where the visits themselves do.
-TEST(UcxBeacon, AConnectionThatIsBeingMadeIsUse) {
+// Data goes where UCX just connects to, and not where the probes themselves do.
+TEST(UcxProbeResponder, AConnectionThatIsBeingMadeIsUse) {
   const uint32_t answering = ::htonl(INADDR_LOOPBACK + 4), silent = ::htonl(INADDR_LOOPBACK + 5);
-  Beacon beacon({answering});
+  ProbeResponder responder({answering});
   const Silent nobody(silent);
-  BeaconAddress where = beacon.address();
+  ProbeAddress where = responder.address();
   where.places.push_back(nobody.place());
-  const auto begin = [&] { return visitBeacon(where, Visit::Places::Used); };
+  const auto begin = [&] { return probeAddress(where, ReachabilityProbe::Scope::Used); };
   const auto first = begin(), second = begin();
-  for (const auto& visit : {first.get(), second.get()}) {
-    EXPECT_EQ(after(Silence, *visit), Host);
-    EXPECT_TRUE(visit->heard());
+  for (const auto& probe : {first.get(), second.get()}) {
+    EXPECT_EQ(after(Silence, *probe), Host);
+    EXPECT_TRUE(probe->heard());
     const std::string there = "127.0.0.6:" + std::to_string(nobody.place().port);
-    EXPECT_NE(visit->describe().find(", " + there + " (no answer)"), std::string::npos)
-        << visit->describe();
+    EXPECT_NE(probe->describe().find(", " + there + " (no answer)"), std::string::npos)
+        << probe->describe();
   }
-  beacon.answer();
-  for (const auto& visit : {first.get(), second.get()}) EXPECT_EQ(after(Host, *visit), Peer);
+  responder.answer();
+  for (const auto& probe : {first.get(), second.get()}) EXPECT_EQ(after(Host, *probe), Peer);
 
   const base::FileDescriptor ucxs(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
   nobody.connect(ucxs);
   const auto third = begin();
   std::this_thread::sleep_for(100ms);
-  beacon.answer();
+  responder.answer();
   EXPECT_EQ(third->look(), Silence);
   EXPECT_FALSE(third->heard());
   EXPECT_EQ(third->describe().find("127.0.0.5"), std::string::npos) << third->describe();
@@ -201,31 +201,31 @@ TEST(UcxBeacon, AConnectionThatIsBeingMadeIsUse) {
 }
 
 // To UCX it leads to processes of this host alone.
-TEST(UcxBeacon, ALoopbackIsLeftOutWhereThereAreOthers) {
+TEST(UcxProbeResponder, ALoopbackIsLeftOutWhereThereAreOthers) {
   const auto own = transports::ucx::ownAddresses();
   const auto other = std::ranges::find_if(
       own, [](uint32_t each) { return ::ntohl(each) >> 24 != IN_LOOPBACKNET; });
   if (other == own.end()) GTEST_SKIP() << "this host has a loopback alone";
-  const auto places = Beacon({kLoopback, *other, kOther}).address().places;
+  const auto places = ProbeResponder({kLoopback, *other, kOther}).address().places;
   ASSERT_EQ(places.size(), 1U);
   EXPECT_EQ(places[0].address, *other);
 }
 
 // 255.255.255.255 is nobody's for TCP, and no packet goes there.
-TEST(UcxBeacon, WhereNoWayLeadsIsUnreachable) {
-  const auto visit =
-      visitBeacon({.places = {{INADDR_BROADCAST, 1}}, .number = 1}, Visit::Places::All);
-  EXPECT_EQ(after(Silence, *visit), Unreachable) << visit->describe();
-  EXPECT_FALSE(visit->heard());
+TEST(UcxProbeResponder, WhereNoWayLeadsIsUnreachable) {
+  const auto probe =
+      probeAddress({.places = {{INADDR_BROADCAST, 1}}, .number = 1}, ReachabilityProbe::Scope::All);
+  EXPECT_EQ(after(Silence, *probe), Unreachable) << probe->describe();
+  EXPECT_FALSE(probe->heard());
 }
 
 // As many ports as UCX needs may be all that there are.
-TEST(UcxBeacon, TakesNoneOfUcxsPorts) {
+TEST(UcxProbeResponder, TakesNoneOfUcxsPorts) {
   const auto places = [](const char* range) {
     ::setenv("UCX_TCP_PORT_RANGE", range, 1);
-    const Beacon beacon({kLoopback});
+    const ProbeResponder responder({kLoopback});
     ::unsetenv("UCX_TCP_PORT_RANGE");
-    return beacon.address().places.size();
+    return responder.address().places.size();
   };
   EXPECT_EQ(places("40000-40010"), 0U);
   EXPECT_EQ(places("0"), 1U);
@@ -233,44 +233,45 @@ TEST(UcxBeacon, TakesNoneOfUcxsPorts) {
 }
 
 // Who comes then waits, and the thread that would answer does not turn in circles.
-TEST(UcxBeacon, WithoutDescriptorsItAnswersLater) {
-  Beacon beacon({kLoopback});
-  const auto visit = visitBeacon(beacon.address(), Visit::Places::All);
-  EXPECT_EQ(after(Silence, *visit), Host);
+TEST(UcxProbeResponder, WithoutDescriptorsItAnswersLater) {
+  ProbeResponder responder({kLoopback});
+  const auto probe = probeAddress(responder.address(), ReachabilityProbe::Scope::All);
+  EXPECT_EQ(after(Silence, *probe), Host);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  beacon.answer();
-  const Outcome another = outcomeOf([&] { visitBeacon(beacon.address(), Visit::Places::All); });
+  responder.answer();
+  const Outcome another =
+      outcomeOf([&] { probeAddress(responder.address(), ReachabilityProbe::Scope::All); });
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(another.code, ErrorCode::System);
-  EXPECT_EQ(visit->look(), Host);
+  EXPECT_EQ(probe->look(), Host);
   std::vector<pollfd> waiting;
-  beacon.listTo(waiting);
+  responder.listTo(waiting);
   EXPECT_TRUE(waiting.empty());
-  beacon.listTo(waiting);
+  responder.listTo(waiting);
   EXPECT_EQ(waiting.size(), 1U);
-  beacon.answer();
-  EXPECT_EQ(after(Host, *visit), Peer);
+  responder.answer();
+  EXPECT_EQ(after(Host, *probe), Peer);
 }
 
 // Whatever its ranks do: the worker's own thread answers. One that is not between hosts is not
 // asked.
-TEST(UcxBeacon, AWorkerAnswersByItself) {
-  const auto visitTo = [](bool betweenHosts) {
+TEST(UcxProbeResponder, AWorkerAnswersByItself) {
+  const auto probeTo = [](bool betweenHosts) {
     const transports::ucx::WorkerOptions options{
         .devices = "lo", .tls = "tcp,self", .betweenHosts = betweenHosts};
     const auto here = makeUcxEndpoint(transports::ucx::makeWorker(options), 0, 2, {});
     const auto there = makeUcxEndpoint(transports::ucx::makeWorker(options), 1, 2, {});
     here->connect(1, there->address(0));
-    const auto visit = here->visit(1, Visit::Places::All);
-    if (!visit) return Silence;
-    after(Silence, *visit);
-    return after(Host, *visit);
+    const auto probe = here->probe(1, ReachabilityProbe::Scope::All);
+    if (!probe) return Silence;
+    after(Silence, *probe);
+    return after(Host, *probe);
   };
-  EXPECT_EQ(visitTo(true), Peer);
-  EXPECT_EQ(visitTo(false), Silence);
+  EXPECT_EQ(probeTo(true), Peer);
+  EXPECT_EQ(probeTo(false), Silence);
 }
 
 }  // namespace

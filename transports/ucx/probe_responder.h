@@ -2,7 +2,7 @@
 
 // Where the address of a worker leads, found out by plain TCP: UCX 1.13 ends a process that answers
 // one which it cannot reach. A worker whose devices all have addresses of IPv4 listens there, on
-// ports of its own, and tells whoever comes a random number, by which a visitor knows it.
+// ports of its own, and tells whoever comes a random number, by which a prober knows it.
 
 #include <poll.h>
 
@@ -15,32 +15,32 @@
 
 namespace tutti::transports::ucx {
 
-struct BeaconPlace {
+struct ProbeSocket {
   uint32_t address = 0;  ///< of IPv4, as the network orders its bytes
   uint16_t port = 0;
 };
 
-struct BeaconAddress {
-  std::vector<BeaconPlace> places;  ///< none: nobody can ask
+struct ProbeAddress {
+  std::vector<ProbeSocket> places;  ///< none: nobody can ask
   uint64_t number = 0;
 };
 
-class Beacon {
+class ProbeResponder {
  public:
-  Beacon() = default;
+  ProbeResponder() = default;
   /// Listens at these addresses of this host; at none where UCX_TCP_PORT_RANGE is set, because
   /// other ports than those may be closed, and those are UCX's. There is no place where a port
   /// cannot be had.
-  explicit Beacon(const std::vector<uint32_t>& addresses);
+  explicit ProbeResponder(const std::vector<uint32_t>& addresses);
 
-  const BeaconAddress& address() const { return address_; }
+  const ProbeAddress& address() const { return address_; }
   /// Adds what shall be waited for before answer(); nothing once after an answer that failed.
   void listTo(std::vector<pollfd>& waiting);
   /// All who have come. Does not wait.
   void answer() noexcept;
 
  private:
-  BeaconAddress address_;
+  ProbeAddress address_;
   std::vector<base::FileDescriptor> listeners_;
   bool isShort_ = false;  // of descriptors: who has come waits
 };
@@ -49,6 +49,7 @@ class Beacon {
 /// where connections of this process to it have carried 256 KiB, or wait for it to acknowledge
 /// something, and be it that they are being made. Throws System when this host has no descriptor or
 /// no port left for it.
-std::unique_ptr<Visit> visitBeacon(const BeaconAddress& where, Visit::Places places);
+std::unique_ptr<ReachabilityProbe> probeAddress(const ProbeAddress& where,
+                                                ReachabilityProbe::Scope places);
 
 }  // namespace tutti::transports::ucx

@@ -1,4 +1,4 @@
-#include "transports/ucx/beacon.h"
+#include "transports/ucx/probe_responder.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -24,11 +24,11 @@
 namespace tutti::transports::ucx {
 namespace {
 
-// Visitors that come while the thread that answers them is busy; the kernel takes no more than its
+// Probes that come while the thread that answers them is busy; the kernel takes no more than its
 // own limit.
 constexpr int kBacklog = 4096;
 
-sockaddr_in socketAddress(const BeaconPlace& place) {
+sockaddr_in socketAddress(const ProbeSocket& place) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = place.address;
@@ -69,18 +69,18 @@ uint16_t portOf(const base::FileDescriptor& socket) {
   return ntohs(address.sin_port);
 }
 
-/// By which visits' own sockets are known, for they are no sign that data goes anywhere: they wait
+/// By which probes' own sockets are known, for they are no sign that data goes anywhere: they wait
 /// for a number.
-constexpr int kVisitBytes = sizeof(uint64_t);
+constexpr int kProbeBytes = sizeof(uint64_t);
 
-void markAsVisit(int socket) {
-  TUTTI_SYSCALL(::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &kVisitBytes, sizeof kVisitBytes));
+void markAsProbe(int socket) {
+  TUTTI_SYSCALL(::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &kProbeBytes, sizeof kProbeBytes));
 }
 
-bool isVisit(int socket) {
+bool isProbe(int socket) {
   int least = 0;
   socklen_t bytes = sizeof least;
-  return ::getsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &least, &bytes) == 0 && least == kVisitBytes;
+  return ::getsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &least, &bytes) == 0 && least == kProbeBytes;
 }
 
 /// Of connect(): that says something of this host alone, at this moment.
@@ -89,12 +89,12 @@ bool isOfThisHost(int error) {
   return std::ranges::count(kOwn, error) > 0;
 }
 
-class BeaconVisit final : public Visit {
+class TcpReachabilityProbe final : public ReachabilityProbe {
  public:
   /// `bestCounts`: of the findings, or the worst.
-  BeaconVisit(uint64_t number, const std::vector<BeaconPlace>& places, bool bestCounts)
+  TcpReachabilityProbe(uint64_t number, const std::vector<ProbeSocket>& places, bool bestCounts)
       : number_(number), bestCounts_(bestCounts) {
-    for (const BeaconPlace& place : places) attempts_.push_back({.place = place});
+    for (const ProbeSocket& place : places) attempts_.push_back({.place = place});
     for (Attempt& each : attempts_) begin(each);
   }
 
@@ -135,7 +135,7 @@ class BeaconVisit final : public Visit {
 
  private:
   struct Attempt {
-    BeaconPlace place;
+    ProbeSocket place;
     base::FileDescriptor socket = {};  // empty when it is over
     Finding finding = Finding::Silence;
     std::string how = {};
@@ -156,7 +156,7 @@ class BeaconVisit final : public Visit {
 
   static void begin(Attempt& attempt) {
     attempt.socket = tcpSocket();
-    markAsVisit(attempt.socket.get());
+    markAsProbe(attempt.socket.get());
     askKernel(attempt.socket.get());
     const sockaddr_in to = socketAddress(attempt.place);
     if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0)
@@ -201,18 +201,18 @@ class BeaconVisit final : public Visit {
 constexpr uint64_t kUsedBytes = 256 << 10;
 
 /// None where that is not known.
-std::vector<BeaconPlace> usedAmong(const std::vector<BeaconPlace>& places) {
+std::vector<ProbeSocket> usedAmong(const std::vector<ProbeSocket>& places) {
   std::map<uint32_t, uint64_t> bytes;  // by address
   std::set<uint32_t> waiting;
   std::vector<base::TcpSocket> sockets = base::tcpSockets();
-  std::erase_if(sockets, [](const base::TcpSocket& each) { return isVisit(each.socket); });
+  std::erase_if(sockets, [](const base::TcpSocket& each) { return isProbe(each.socket); });
   const std::vector<uint32_t> peers = base::peersOf(sockets);
   for (size_t i = 0; i < sockets.size(); ++i) {
     bytes[peers[i]] += sockets[i].bytes;
     if (sockets[i].isWaiting) waiting.insert(peers[i]);
   }
-  std::vector<BeaconPlace> used;
-  std::ranges::copy_if(places, std::back_inserter(used), [&](const BeaconPlace& place) {
+  std::vector<ProbeSocket> used;
+  std::ranges::copy_if(places, std::back_inserter(used), [&](const ProbeSocket& place) {
     return bytes[place.address] >= kUsedBytes || waiting.contains(place.address);
   });
   return used;
@@ -220,7 +220,7 @@ std::vector<BeaconPlace> usedAmong(const std::vector<BeaconPlace>& places) {
 
 }  // namespace
 
-Beacon::Beacon(const std::vector<uint32_t>& addresses) {
+ProbeResponder::ProbeResponder(const std::vector<uint32_t>& addresses) {
   TUTTI_SYSCALL(::getrandom(&address_.number, sizeof address_.number, 0));
   if (hasPortRange()) return;
   const auto isLoopback = [](uint32_t address) { return ntohl(address) >> 24 == IN_LOOPBACKNET; };
@@ -238,33 +238,34 @@ Beacon::Beacon(const std::vector<uint32_t>& addresses) {
   }
 }
 
-void Beacon::listTo(std::vector<pollfd>& waiting) {
+void ProbeResponder::listTo(std::vector<pollfd>& waiting) {
   if (std::exchange(isShort_, false)) return;
   for (const base::FileDescriptor& listener : listeners_)
     waiting.push_back({listener.get(), POLLIN, 0});
 }
 
 // The number fits into what the kernel keeps for a new connection.
-void Beacon::answer() noexcept {
+void ProbeResponder::answer() noexcept {
   for (const base::FileDescriptor& listener : listeners_)
     while (true) {
-      const int visitor = ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (visitor < 0) {
+      const int prober = ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (prober < 0) {
         isShort_ |= errno != EAGAIN && errno != ECONNABORTED && errno != EINTR;
         break;
       }
       [[maybe_unused]] const ssize_t told =
-          ::send(visitor, &address_.number, sizeof address_.number, MSG_DONTWAIT | MSG_NOSIGNAL);
-      ::close(visitor);
+          ::send(prober, &address_.number, sizeof address_.number, MSG_DONTWAIT | MSG_NOSIGNAL);
+      ::close(prober);
     }
 }
 
-std::unique_ptr<Visit> visitBeacon(const BeaconAddress& where, Visit::Places places) {
-  if (places == Visit::Places::All || where.places.size() == 1)
-    return std::make_unique<BeaconVisit>(where.number, where.places, false);
-  const std::vector<BeaconPlace> used = usedAmong(where.places);
-  return std::make_unique<BeaconVisit>(where.number, used.empty() ? where.places : used,
-                                       used.empty());
+std::unique_ptr<ReachabilityProbe> probeAddress(const ProbeAddress& where,
+                                                ReachabilityProbe::Scope places) {
+  if (places == ReachabilityProbe::Scope::All || where.places.size() == 1)
+    return std::make_unique<TcpReachabilityProbe>(where.number, where.places, false);
+  const std::vector<ProbeSocket> used = usedAmong(where.places);
+  return std::make_unique<TcpReachabilityProbe>(where.number, used.empty() ? where.places : used,
+                                                used.empty());
 }
 
 }  // namespace tutti::transports::ucx

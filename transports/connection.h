@@ -58,8 +58,8 @@ struct RingMemory {
   uint32_t slotCount = 0;                   ///< a power of two
   size_t strideBytes = 0;                   ///< distance between slots
   // Only at a sender whose transport supports zero-copy sends:
-  const std::byte** lent = nullptr;                 ///< payload by slot; null: it is in the slot
-  const std::atomic<uint32_t>* returned = nullptr;  ///< messages whose payloads are free again
+  const std::byte** zeroCopy = nullptr;              ///< payload by slot; null: it is in the slot
+  const std::atomic<uint32_t>* completed = nullptr;  ///< messages whose payloads are free again
 };
 
 /// The sender's end of a ring. One thread at a time may use it.
@@ -83,7 +83,7 @@ class SendRing {
     s->callHash = callHash;
     s->operation = operation;
     s->bytes = bytes;
-    if (memory_.lent) memory_.lent[sent_ & (memory_.slotCount - 1)] = nullptr;
+    if (memory_.zeroCopy) memory_.zeroCopy[sent_ & (memory_.slotCount - 1)] = nullptr;
     s->sequence.store(++sent_, std::memory_order_release);
   }
   /// The same with a note, for more than kInlineBytes.
@@ -92,26 +92,27 @@ class SendRing {
     publish(callHash, operation, bytes);
   }
   /// True if the transport supports zero-copy sends.
-  bool canLend() const { return memory_.lent != nullptr; }
+  bool canZeroCopy() const { return memory_.zeroCopy != nullptr; }
   /// A zero-copy send: like publish(), with the payload at `data`. Nobody may write to `data` until
   /// returned() is true for this message.
-  void lend(const std::byte* data, uint32_t callHash, uint32_t operation, uint32_t bytes) {
+  void publishZeroCopy(const std::byte* data, uint32_t callHash, uint32_t operation,
+                       uint32_t bytes) {
     SlotHeader* s = slot();
     s->callHash = callHash;
     s->operation = operation;
     s->bytes = bytes;
-    memory_.lent[sent_ & (memory_.slotCount - 1)] = data;
+    memory_.zeroCopy[sent_ & (memory_.slotCount - 1)] = data;
     s->sequence.store(++sent_, std::memory_order_release);
   }
   /// The same with a note, for more than kInlineBytes.
-  void lend(const std::byte* data, uint32_t callHash, uint32_t operation, uint32_t bytes,
-            uint32_t note) {
+  void publishZeroCopy(const std::byte* data, uint32_t callHash, uint32_t operation, uint32_t bytes,
+                       uint32_t note) {
     noteOf(slot()) = note;
-    lend(data, callHash, operation, bytes);
+    publishZeroCopy(data, callHash, operation, bytes);
   }
   /// True if the transport has finished reading the payloads of all messages up to `message`.
-  bool returned(uint32_t message) const {
-    return static_cast<int32_t>(memory_.returned->load(std::memory_order_acquire) - message) >= 0;
+  bool completed(uint32_t message) const {
+    return static_cast<int32_t>(memory_.completed->load(std::memory_order_acquire) - message) >= 0;
   }
   uint32_t sent() const { return sent_; }  ///< number of the last message
   /// The number of messages that the receiver has not taken yet.
@@ -286,7 +287,7 @@ class Endpoint {
   /// If none of the data in flight to a peer moves, that peer loses its connection, also for other
   /// users of the connection. Over TCP, other peers of this process that take no data at that time
   /// may lose theirs, too.
-  virtual bool recall() = 0;
+  virtual bool cancelZeroCopy() = 0;
 };
 
 }  // namespace tutti::transports

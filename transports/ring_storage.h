@@ -22,9 +22,9 @@ class RingStorage {
         stride_(slotStride(layout.slotBytes)),
         slots_(static_cast<std::byte*>(
             ::operator new (stride_* slotCount_, std::align_val_t{kLineBytes}))),
-        lent_(slotCount_, nullptr),
+        zeroCopy_(slotCount_, nullptr),
         credit_(firstNumber),
-        returned_(firstNumber) {
+        completed_(firstNumber) {
     for (uint32_t i = 0; i < slotCount_; ++i) {
       auto* header = new (slots_.get() + i * stride_) SlotHeader{};
       // Any number that no coming message of this slot has.
@@ -37,24 +37,24 @@ class RingStorage {
 
   /// Lives as long as this does.
   RingMemory memory() {
-    return {slots_.get(), &credit_, slotCount_, stride_, lent_.data(), &returned_};
+    return {slots_.get(), &credit_, slotCount_, stride_, zeroCopy_.data(), &completed_};
   }
   std::atomic<uint32_t>& credit() { return credit_; }
   const std::atomic<uint32_t>& credit() const { return credit_; }
-  std::atomic<uint32_t>& returned() { return returned_; }
+  std::atomic<uint32_t>& completed() { return completed_; }
   uint32_t slotCount() const { return slotCount_; }
   /// Which slot a message has, counted from 0.
   uint32_t index(uint32_t message) const { return (message - 1) & (slotCount_ - 1); }
   SlotHeader* slot(uint32_t message) const {
     return reinterpret_cast<SlotHeader*>(slots_.get() + index(message) * stride_);
   }
-  /// The payload of a message was lent: it lies outside its slot.
-  bool isLent(uint32_t message) const { return lent_[index(message)] != nullptr; }
-  /// Copies a payload that was lent into its slot: it is lent no more.
+  /// The payload of a message was sent zero-copy: it lies outside its slot.
+  bool isZeroCopy(uint32_t message) const { return zeroCopy_[index(message)] != nullptr; }
+  /// Copies a payload that was sent zero-copy into its slot: it is sent zero-copy no more.
   void keep(uint32_t message) {
     SlotHeader* const s = slot(message);
-    std::memcpy(payloadOf(s, s->bytes), lent_[index(message)], s->bytes);
-    lent_[index(message)] = nullptr;
+    std::memcpy(payloadOf(s, s->bytes), zeroCopy_[index(message)], s->bytes);
+    zeroCopy_[index(message)] = nullptr;
   }
   /// 0 of one that shares the header's line.
   uint32_t note(uint32_t message) const {
@@ -63,7 +63,7 @@ class RingStorage {
   }
   const std::byte* payload(uint32_t message) const {
     SlotHeader* const s = slot(message);
-    return isLent(message) ? lent_[index(message)] : payloadOf(s, s->bytes);
+    return isZeroCopy(message) ? zeroCopy_[index(message)] : payloadOf(s, s->bytes);
   }
 
  private:
@@ -73,9 +73,9 @@ class RingStorage {
   const uint32_t slotCount_;
   const size_t stride_;
   const std::unique_ptr<std::byte, Free> slots_;
-  std::vector<const std::byte*> lent_;  // by slot
+  std::vector<const std::byte*> zeroCopy_;  // by slot
   alignas(2 * kLineBytes) std::atomic<uint32_t> credit_;
-  std::atomic<uint32_t> returned_;
+  std::atomic<uint32_t> completed_;
 };
 
 /// Fills in what came with a message, before its number is stored.

@@ -163,7 +163,7 @@ Tensor Pipeline::takeWaiting(std::map<Key, Waiting>& from, const Action& action,
   from.erase(found);
   if (waiting.group >= 0) waitFor(waiting.group, "receive");
   const Tensor copy = copyInto(arena, waiting.data);
-  if (waiting.lent) between_.give(waiting.data);
+  if (waiting.borrowed) between_.give(waiting.data);
   return copy;
 }
 
@@ -198,7 +198,7 @@ void Pipeline::backward(const Action& action) {
   if (!first(chunk) && nextIsHere(chunk, -1)) {
     const Tensor copy = between_.take(type_, dx.count()).view(dx.shape);
     copyElements(dx, copy, context_.mesh);
-    gradients_[{chunk - 1, action.microBatch}] = {.data = copy, .lent = true};
+    gradients_[{chunk - 1, action.microBatch}] = {.data = copy, .borrowed = true};
   } else if (!first(chunk)) {
     last_ = outgoing(dx);
   }

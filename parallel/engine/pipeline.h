@@ -66,8 +66,8 @@ class Pipeline {
   using Key = std::pair<int, int>;  // chunk, micro-batch
   struct Waiting {
     Tensor data;
-    int group = -1;     // that receives it; -1: it is from here
-    bool lent = false;  // by between_
+    int group = -1;         // that receives it; -1: it is from here
+    bool borrowed = false;  // by between_
   };
 
   UnitRange unitsOf(int chunk) const;

@@ -61,7 +61,7 @@ ExpertTraffic ExpertParallel::announce(std::span<const int64_t> loads, const Ten
   }
   mesh_.upload(both.data(), counts);
   const int64_t all = std::accumulate(loads.begin(), loads.end(), int64_t{0});
-  return recall(counts, all, all);
+  return trafficOf(counts, all, all);
 }
 
 std::vector<int32_t> ExpertParallel::countsIn(const Tensor& counts) const {
@@ -70,8 +70,8 @@ std::vector<int32_t> ExpertParallel::countsIn(const Tensor& counts) const {
   return both;
 }
 
-ExpertTraffic ExpertParallel::recall(const Tensor& counts, int64_t sentRows,
-                                     int64_t receivedRows) const {
+ExpertTraffic ExpertParallel::trafficOf(const Tensor& counts, int64_t sentRows,
+                                        int64_t receivedRows) const {
   const auto experts = static_cast<size_t>(counts.shape[1]);
   if (!mesh_.dry()) {
     const std::vector<int32_t> both = countsIn(counts);

@@ -63,7 +63,7 @@ class ExpertParallel {
   std::vector<int32_t> countsIn(const Tensor& counts) const;
   /// The same once more. In a dry run, whose tensors have no elements, so many rows are shared out
   /// evenly.
-  ExpertTraffic recall(const Tensor& counts, int64_t sentRows, int64_t receivedRows) const;
+  ExpertTraffic trafficOf(const Tensor& counts, int64_t sentRows, int64_t receivedRows) const;
 
   /// Where rows are made that go to experts: with one rank they are there already.
   Arena& arenaOfSent(Arena& result, Arena& scratch) const { return ranks_ == 1 ? result : scratch; }

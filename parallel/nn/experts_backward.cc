@@ -70,7 +70,7 @@ Tensor Experts::backward(ParallelContext& context, const Tensor& dy, Saved& save
   const Tensor all =
       context.tensor.allRows(purposes_.gradientRows, dy, tokens, o_.sequenceParallel, scratch);
   ExpertTraffic traffic =
-      context.experts.recall(kept.counts, kept.results.shape[0], kept.rows.shape[0]);
+      context.experts.trafficOf(kept.counts, kept.results.shape[0], kept.rows.shape[0]);
   takeRoom(traffic, saved, context.experts.ranks());
   const Tensor dLogitRows = dLogits(context, all, kept, saved);
   count(context, kept.counts);
@@ -138,11 +138,12 @@ void Experts::appendWork(const Kept& kept, const Tensor& dResults, const Tensor&
                          const Tensor& dLogitRows, int64_t sentRows, Saved& saved) {
   saved.work.push_back({[this, x = kept.active, dResults, counts = kept.counts, sentRows](
                             ParallelContext& c, int microBatch) {
-    mapGradients(c, down_, c.experts.recall(counts, sentRows, x.shape[0]), x, dResults, microBatch);
+    mapGradients(c, down_, c.experts.trafficOf(counts, sentRows, x.shape[0]), x, dResults,
+                 microBatch);
   }});
   saved.work.push_back({[this, x = kept.rows, dInnerRows, counts = kept.counts, sentRows](
                             ParallelContext& c, int microBatch) {
-    const ExpertTraffic traffic = c.experts.recall(counts, sentRows, x.shape[0]);
+    const ExpertTraffic traffic = c.experts.trafficOf(counts, sentRows, x.shape[0]);
     const auto maps = static_cast<int64_t>(ups_.size());
     const int64_t inner = dInnerRows.shape[1] / maps;
     for (int64_t m = 0; m < maps; ++m)

@@ -40,7 +40,7 @@ void BufferPool::give(const Tensor& tensor) {
   const auto found = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) {
     return b.taken && b.bytes.data == tensor.data;
   });
-  ensure(found != buffers_.end(), "a buffer was given back that the pool has not lent");
+  ensure(found != buffers_.end(), "a buffer was given back that the pool has not borrowed");
   found->taken = false;
 }
 

@@ -20,7 +20,7 @@ Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& poli
       kept_("gradients", mesh.backing()),
       elsewhere_(sharded() && policy.offload.gradients != Place::Device),
       totals_("gradients of rounds", backingAt(policy.offload.gradients, policy.offload, mesh)),
-      lent_("gradients of a unit", mesh.backing()),
+      borrowed_("gradients of a unit", mesh.backing()),
       tiedMemory_("tied gradients", mesh.backing()),
       ties_(std::move(ties)),
       units_(cut.units.size()),
@@ -152,7 +152,7 @@ void Gradients::beginRound(Bucket& bucket, int round) {
   if (!sharded() && bucket.levels.empty()) bucket.levels.push_back(bucket.reduced);
   while (bucket.levels.size() < levels) {
     if (sharded() && policy_.gradients) {
-      bucket.levels.push_back(lent_.take(type_, bucket.full));
+      bucket.levels.push_back(borrowed_.take(type_, bucket.full));
     } else {
       bucket.levels.push_back(kept_.allocate(type_, {bucket.full}));
       kernels_.fillZero(bucket.levels.back());
@@ -163,7 +163,7 @@ void Gradients::beginRound(Bucket& bucket, int round) {
 /// The full buffers, where they are not kept.
 void Gradients::giveBack(Bucket& bucket) {
   if (!sharded() || !policy_.gradients) return;
-  for (const Tensor& level : bucket.levels) lent_.give(level);
+  for (const Tensor& level : bucket.levels) borrowed_.give(level);
   bucket.levels.clear();
 }
 

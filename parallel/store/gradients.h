@@ -71,7 +71,7 @@ class Gradients {
 
   size_t keptBytes() const { return kept_.usedBytes(); }
   /// The most that units had at one time.
-  size_t lentBytes() const { return lent_.heldBytes(); }
+  size_t borrowedBytes() const { return borrowed_.heldBytes(); }
   size_t shardBytes() const;
   size_t stagingBytes() const;
 
@@ -137,7 +137,7 @@ class Gradients {
   Arena kept_;
   const bool elsewhere_;  // sums are moved to where totals_ is
   Arena totals_;
-  BufferPool lent_;
+  BufferPool borrowed_;
   Arena tiedMemory_;
   std::vector<Tie> ties_;
   std::vector<Unit> units_;

@@ -340,16 +340,16 @@ void ParameterStore::step(Optimizer& optimizer, double learningRate) {
 }
 
 StoreMemory ParameterStore::memory() const {
-  const size_t gathered = weights_->gatheredBytes(), lent = gradients_->lentBytes();
+  const size_t gathered = weights_->gatheredBytes(), borrowed = gradients_->borrowedBytes();
   return {.weights = weights_->keptBytes() + gathered,
           .masters = weights_->masterBytes(),
-          .gradients = gradients_->keptBytes() + lent,
+          .gradients = gradients_->keptBytes() + borrowed,
           .gradientShards = gradients_->shardBytes(),
           .optimizer = optimizer_.usedBytes(),
           .staging = weights_->stagingBytes() + gradients_->stagingBytes() +
                      (offloaded_ ? offloaded_->bytes() : 0),
           .gathered = gathered,
-          .lent = lent};
+          .borrowed = borrowed};
 }
 
 void ParameterStore::checkReplicas() {

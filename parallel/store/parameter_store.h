@@ -33,13 +33,14 @@ struct StoreMemory {
   size_t optimizer = 0;
   size_t staging = 0;   ///< what collectives send and receive
   size_t gathered = 0;  ///< of `weights`, those that are there while they are computed with
-  size_t lent = 0;  ///< of `gradients`, those that are there until they are added over the ranks
+  size_t borrowed =
+      0;  ///< of `gradients`, those that are there until they are added over the ranks
 
   size_t total() const {
     return weights + masters + gradients + gradientShards + optimizer + staging;
   }
   /// What lasts from step to step, and is all that the literature counts.
-  size_t state() const { return total() - staging - gathered - lent; }
+  size_t state() const { return total() - staging - gathered - borrowed; }
   bool operator==(const StoreMemory&) const = default;
 };
 

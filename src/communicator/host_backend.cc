@@ -47,7 +47,7 @@ ReadyChoice& HostBackend::choose(const CallFacts& facts) {
       collectives::choose(request, links_.topology(), settings_.tuning);
   const int rank = who_.rank();
   auto ready = std::make_unique<ReadyChoice>();
-  ready->plan = executor::lendingPlan(choice.spec, collectives::build(choice.spec, rank), rank);
+  ready->plan = executor::zeroCopyPlan(choice.spec, collectives::build(choice.spec, rank), rank);
   ready->hash = choice.spec.hash();
   ready->microseconds = choice.candidates.front().microseconds;
   if (choice.mapped && who_.size() > 1) {

@@ -75,7 +75,7 @@ OperationWork::~OperationWork() {
 
 bool OperationWork::isRecalled() const {
   transports::Endpoint* const endpoint = owners_->links.endpoint();
-  return !running_ || !endpoint || endpoint->recall();
+  return !running_ || !endpoint || endpoint->cancelZeroCopy();
 }
 
 ExchangeFacts factsOf(const executor::Exchange& exchange) {

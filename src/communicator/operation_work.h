@@ -70,7 +70,7 @@ class OperationWork final : public device::Work {
   void noteBreak(const transports::ConnectionLost& lost);
   Status broken(const transports::ConnectionLost& lost);
   void end(Phase phase);
-  /// Nobody reads what it lent any more.
+  /// Nobody reads its zero-copy sends any more.
   bool isRecalled() const;
   void failedBy(ErrorCode code, const char* what);
   Status leave();
@@ -83,7 +83,7 @@ class OperationWork final : public device::Work {
   executor::Operation* operation_ = nullptr;
   bool running_ = false;
   bool ended_ = false;
-  bool leaving_ = false;        // it has failed, and waits for what it lent
+  bool leaving_ = false;        // it has failed, and waits for its zero-copy sends
   int64_t waitingSinceNs_ = 0;  // the clock is not read before it has to wait
   int64_t disputedNs_ = 0;
   std::optional<executor::MismatchSeen> dispute_;

@@ -88,7 +88,7 @@ void ExchangeOperation::begin(Exchange exchange) {
   receives_.clear();
   toSelf_ = {};
   fromSelf_ = {};
-  lending_.forget();
+  zeroCopySends_.forget();
   addEdges(std::move(exchange_.sends), 1, sends_, toSelf_);
   addEdges(std::move(exchange_.receives), -1, receives_, fromSelf_);
 }
@@ -118,8 +118,8 @@ Poll ExchangeOperation::poll() {
   if (std::ranges::all_of(sends_, finished) && std::ranges::all_of(receives_, finished) &&
       fromSelf_.finished()) {
     if (exchange_.endpoint) exchange_.endpoint->flush();
-    if (lending_.returned()) return Poll::Done;
-    waitingFor_ = lending_.peer();
+    if (zeroCopySends_.completed()) return Poll::Done;
+    waitingFor_ = zeroCopySends_.peer();
   }
   return moved ? Poll::Moved : Poll::Idle;
 }
@@ -159,9 +159,9 @@ bool ExchangeOperation::send(Edge& edge) {
   const uint64_t key = keyOf(t);
   const uint64_t bytes =
       std::min<uint64_t>(t.bytes - edge.offset, exchange_.endpoint->layout().slotBytes);
-  if (ring.canLend() && bytes >= Lending::kLeastBytes) {
-    lending_.lend(edge.peer, ring, t.data + edge.offset, base::upperHalf(key), base::lowerHalf(key),
-                  static_cast<uint32_t>(bytes));
+  if (ring.canZeroCopy() && bytes >= ZeroCopySends::kLeastBytes) {
+    zeroCopySends_.publishZeroCopy(edge.peer, ring, t.data + edge.offset, base::upperHalf(key),
+                                   base::lowerHalf(key), static_cast<uint32_t>(bytes));
   } else {
     if (bytes > 0) std::memcpy(ring.payload(bytes), t.data + edge.offset, bytes);
     ring.publish(base::upperHalf(key), base::lowerHalf(key), static_cast<uint32_t>(bytes));

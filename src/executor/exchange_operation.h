@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <tutti/types.h>
-#include "src/executor/lending.h"
 #include "src/executor/operation.h"
+#include "src/executor/zero_copy_sends.h"
 #include "transports/connection.h"
 
 namespace tutti::executor {
@@ -74,7 +74,7 @@ class ExchangeOperation final : public Operation {
   Exchange exchange_;
   std::vector<Edge> sends_, receives_;
   Edge toSelf_, fromSelf_;
-  Lending lending_;
+  ZeroCopySends zeroCopySends_;
   int waitingFor_ = -1;       // the one with whom nothing has moved for longest
   uint64_t longestIdle_ = 0;  // polls, in this poll
   uint64_t bytesReceived_ = 0;

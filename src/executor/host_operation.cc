@@ -82,7 +82,7 @@ bool isMapped(const EntryRecord& entry) {
 
 }  // namespace
 
-ReadyPlan lendingPlan(const plan::PlanSpec& spec, plan::Program program, int rank) {
+ReadyPlan zeroCopyPlan(const plan::PlanSpec& spec, plan::Program program, int rank) {
   ReadyPlan plan{spec, std::move(program)};
   plan.holders = plan::holdersOf(spec, plan.program, rank, false);
   plan.holdersInPlace = plan::holdersOf(spec, plan.program, rank, true);
@@ -156,9 +156,9 @@ void HostOperation::start(const ReadyPlan& plan) {
   streaming_ = tuner_.choose(userBytes_, launch_.mapped == &plan);
   storeNs_ = 0;
   holders_ = nullptr;
-  if (!plan.holders.empty() && userBytes_ >= Lending::kLeastBytes)
+  if (!plan.holders.empty() && userBytes_ >= ZeroCopySends::kLeastBytes)
     holders_ = isInPlace(plan.spec) ? &plan.holdersInPlace : &plan.holders;
-  lending_.forget();
+  zeroCopySends_.forget();
   if (launch_.endpoint) {
     const auto slots = static_cast<int>(launch_.endpoint->layout().slotCount);
     TUTTI_ASSERT(plan.spec.minSlots <= slots, "a plan for channels of ", plan.spec.minSlots,
@@ -261,8 +261,8 @@ Poll HostOperation::poll() {
   if (lanesLeft_ == 0) {
     if (launch_.endpoint) launch_.endpoint->flush();
     if (entriesToReceive_ > 0) return moved ? Poll::Moved : Poll::Idle;
-    if (!lending_.returned()) {
-      waitingFor_ = lending_.peer();
+    if (!zeroCopySends_.completed()) {
+      waitingFor_ = zeroCopySends_.peer();
       return moved ? Poll::Moved : Poll::Idle;
     }
     tuner_.report(storeNs_);
@@ -319,7 +319,7 @@ bool HostOperation::channelsReady(const Lane& lane, const Step& step, const Lane
 const std::byte* HostOperation::holderOf(const Step& step, size_t lane,
                                          const LaneState& state) const {
   const auto& port = (*holders_)[lane][state.step];
-  if (!port || messageBytes(*port, state.round) < Lending::kLeastBytes) return nullptr;
+  if (!port || messageBytes(*port, state.round) < ZeroCopySends::kLeastBytes) return nullptr;
   const bool isSource = std::ranges::find(step.targets, *port) == step.targets.end();
   const bool scaled =
       launch_.op == ReduceOp::PreMulSum && plan::isReduction(active_->spec.collective);
@@ -334,9 +334,9 @@ const std::byte* HostOperation::holderOf(const Step& step, size_t lane,
   return base(*port) + first.offset;
 }
 
-bool HostOperation::lends(const Lane& lane, const Port& port) {
+bool HostOperation::isZeroCopy(const Lane& lane, const Port& port) {
   return holder_ && port.kind == Port::Kind::Channel && port.chunks > 0 &&
-         sendRing(port.rank, lane.channel).canLend();
+         sendRing(port.rank, lane.channel).canZeroCopy();
 }
 
 uint64_t HostOperation::messageBytes(const Port& port, int64_t round) const {
@@ -395,7 +395,7 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
   }
   for (const Port& port : step.targets) {
     if (port.chunks == 0) continue;
-    if (!lends(lane, port)) targets_.push_back(address(lane, port, piece, true));
+    if (!isZeroCopy(lane, port)) targets_.push_back(address(lane, port, piece, true));
     toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
   }
   if (targets_.empty()) return;
@@ -455,8 +455,9 @@ bool HostOperation::execute(const Lane& lane, const Step& step, LaneState& state
     if (port.kind != Port::Kind::Channel) continue;
     const auto bytes = static_cast<uint32_t>(messageBytes(port, state.round));
     auto& ring = sendRing(port.rank, lane.channel);
-    if (lends(lane, port))
-      lending_.lend(port.rank, ring, holder_, launch_.callHash, launch_.operation, bytes);
+    if (isZeroCopy(lane, port))
+      zeroCopySends_.publishZeroCopy(port.rank, ring, holder_, launch_.callHash, launch_.operation,
+                                     bytes);
     else
       ring.publish(launch_.callHash, launch_.operation, bytes);
   }

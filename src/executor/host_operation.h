@@ -14,9 +14,9 @@
 #include <vector>
 
 #include <tutti/reduction.h>
-#include "src/executor/lending.h"
 #include "src/executor/operation.h"
 #include "src/executor/streaming_tuner.h"
+#include "src/executor/zero_copy_sends.h"
 #include "src/numbers/fold.h"
 #include "src/plan/asking.h"
 #include "src/plan/holders.h"
@@ -33,7 +33,7 @@ struct ReadyPlan {
   plan::Holders holders = {}, holdersInPlace = {};
 };
 /// One that sends from the user's buffers what it can.
-ReadyPlan lendingPlan(const plan::PlanSpec& spec, plan::Program program, int rank);
+ReadyPlan zeroCopyPlan(const plan::PlanSpec& spec, plan::Program program, int rank);
 
 /// A place in memory that all ranks of the host can name.
 struct WindowPlace {
@@ -132,7 +132,7 @@ class HostOperation final : public Operation {
   bool channelsReady(const plan::Lane& lane, const plan::Step& step, const LaneState& state);
   bool execute(const plan::Lane& lane, const plan::Step& step, LaneState& state);
   const std::byte* holderOf(const plan::Step& step, size_t lane, const LaneState& state) const;
-  bool lends(const plan::Lane& lane, const plan::Port& port);
+  bool isZeroCopy(const plan::Lane& lane, const plan::Port& port);
   uint64_t messageBytes(const plan::Port& port, int64_t round) const;
   void checkHeader(int peer, const transports::SlotHeader& header, uint64_t expectedBytes) const;
   std::byte* address(const plan::Lane& lane, const plan::Port& port, const Piece& piece,
@@ -159,9 +159,9 @@ class HostOperation final : public Operation {
   StreamingTuner tuner_;
   bool streaming_ = false;
   uint64_t storeNs_ = 0;                    // spent storing to user memory
-  const plan::Holders* holders_ = nullptr;  // where something may be lent
+  const plan::Holders* holders_ = nullptr;  // where something may be sent zero-copy
   const std::byte* holder_ = nullptr;  // of the message of the step that is executed, if in memory
-  Lending lending_;
+  ZeroCopySends zeroCopySends_;
 
   // Entry exchange. A record is its rank's first message on its channel.
   std::vector<bool> entrySent_, entryReceived_;

@@ -57,7 +57,7 @@ class FakeEndpoint final : public transports::Endpoint {
   bool progress() override { return false; }
   void flush() override {}
   void drain(const std::function<bool()>&) override {}
-  bool recall() override { return true; }
+  bool cancelZeroCopy() override { return true; }
 
  private:
   World& world_;

@@ -169,7 +169,7 @@ class FaultyEndpoint final : public transports::Endpoint {
   }
   void flush() override { endpoint_->flush(); }
   void drain(const std::function<bool()>& hasFailed) override { endpoint_->drain(hasFailed); }
-  bool recall() override { return endpoint_->recall(); }
+  bool cancelZeroCopy() override { return endpoint_->cancelZeroCopy(); }
 
  private:
   const std::unique_ptr<transports::Endpoint> endpoint_;

@@ -78,8 +78,8 @@ class Pages {
   void* const data_;
 };
 
-// What a failed call has lent to UCX is not read after it has thrown, and other communicators of
-// the same ranks go on.
+// What a failed call has sent zero-copy to UCX is not read after it has thrown, and other
+// communicators of the same ranks go on.
 TEST(Transport, AFailedCallHasItsMemoryBackAndHarmsNoOther) {
   constexpr size_t kCount = 8 << 20;
   RankProcesses ranks(2, [](const RankProcesses::Context& context) {

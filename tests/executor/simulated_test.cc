@@ -1,7 +1,8 @@
 // The real host operations of all ranks in one thread, over a wire that delays, reorders,
 // duplicates and loses packets, on virtual time: every algorithm delivers, whatever the schedule;
 // the same seed gives the same run; a death leaves the others waiting for somebody, never wrong.
-// Full messages are lent, and read again for every repetition: what is overwritten too early shows.
+// Full messages are sent zero-copy, and read again for every repetition: what is overwritten too
+// early shows.
 
 #include <gtest/gtest.h>
 
@@ -48,7 +49,7 @@ std::optional<plan::PlanSpec> mappedPlan(const plan::PlanSpec& of) {
 }
 
 /// Whether other ranks touch a buffer of this one in the mapped plan.
-bool lendsMemory(const plan::PlanSpec& of, int rank) {
+bool sendsZeroCopy(const plan::PlanSpec& of, int rank) {
   const auto spec = mappedPlan(of);
   return (spec->mapped.in && plan::isGiven(*spec, plan::Buffer::In, rank)) ||
          (spec->mapped.out && plan::isGiven(*spec, plan::Buffer::Out, rank));
@@ -163,7 +164,7 @@ class SimulatedRun {
 
   void begin(int r) {
     Rank& rank = ranks_[r];
-    rank.plan = executor::lendingPlan(spec_, collectives::build(spec_, r), r);
+    rank.plan = executor::zeroCopyPlan(spec_, collectives::build(spec_, r), r);
     const size_t block = count_ * 4, own = block * static_cast<size_t>(r);
     rank.in.resize(block * plan::blocksOf(spec_, plan::Buffer::In));
     rank.out.resize(block * plan::blocksOf(spec_, plan::Buffer::Out), std::byte{0x5a});
@@ -338,7 +339,7 @@ TEST_P(Simulated, AllTakeTheMappedPlanOrNone) {
       for (const bool done : run.run()) ASSERT_TRUE(done) << where();
       ASSERT_EQ(run.wrong(), 0u) << where();
       bool expected = true;
-      for (int r = 0; r < ranks; ++r) expected &= mapped[r] || !lendsMemory(spec, r);
+      for (int r = 0; r < ranks; ++r) expected &= mapped[r] || !sendsZeroCopy(spec, r);
       ASSERT_EQ(run.usedWindows(), expected) << where();
     }
   }
@@ -492,7 +493,7 @@ TEST(SimulatedPlan, ForMoreSlotsThanTheChannelsHaveIsRefused) {
 }
 
 // Around a ring; who is done writes over what it has sent.
-TEST(SimulatedExchange, IsNotDoneBeforeWhatItLentIsReturned) {
+TEST(SimulatedExchange, IsNotDoneBeforeItsZeroCopySendsComplete) {
   constexpr int kRanks = 3;
   constexpr uint64_t kBytes = 50'000;
   auto network = std::make_shared<Network>(

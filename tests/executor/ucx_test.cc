@@ -67,7 +67,7 @@ std::string allReduce(const plan::PlanSpec& spec, int rank, transports::Endpoint
       .type = DataType::Float32, .op = ReduceOp::Sum, .seed = 5, .ranks = kRanks};
   std::vector<std::byte> in(count * 4), out(count * 4, std::byte{0x5a}), scratch;
   numbers::fillInput(pattern, rank, 0, count, in.data());
-  const auto plan = executor::lendingPlan(spec, collectives::build(spec, rank), rank);
+  const auto plan = executor::zeroCopyPlan(spec, collectives::build(spec, rank), rank);
   HostOperation operation;
   operation.begin({.rank = rank,
                    .size = kRanks,

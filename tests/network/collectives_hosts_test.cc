@@ -229,7 +229,8 @@ TEST_F(Hosts, DifferentCountsAreRefusedOnBothSides) {
 }
 
 TEST_F(Hosts, TransfersOfDifferentTypesAreRefusedOnBothSides) {
-  for (const size_t count : {size_t{0}, size_t{16}, size_t{1'000'000}})  // the last is lent
+  for (const size_t count :
+       {size_t{0}, size_t{16}, size_t{1'000'000}})  // the last is sent zero-copy
     runOn({0, 1}, {.timeout = 30s}, [count](Communicator& c) {
       std::vector<float> x(count);
       const Outcome outcome = outcomeOf([&] {

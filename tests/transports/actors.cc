@@ -87,20 +87,20 @@ class Sender final : public Actor {
   uint64_t next_ = 0;
 };
 
-class Lender final : public Actor {
+class ZeroCopySender final : public Actor {
  public:
-  explicit Lender(const Stream& stream) : stream_(stream), plain_(sender(stream)) {}
+  explicit ZeroCopySender(const Stream& stream) : stream_(stream), plain_(sender(stream)) {}
   Poll poll(Endpoint& endpoint) override {
     SendRing& ring = endpoint.sendRing(stream_.peer, stream_.channel);
-    if (!ring.canLend()) return plain_->poll(endpoint);
+    if (!ring.canZeroCopy()) return plain_->poll(endpoint);
     for (Buffer& buffer : buffers_)
-      if (buffer.lent && ring.returned(buffer.message)) {
+      if (buffer.zeroCopy && ring.completed(buffer.message)) {
         std::ranges::fill(buffer.data, std::byte{0xee});
-        buffer.lent = false;
-        --lent_;
+        buffer.zeroCopy = false;
+        --zeroCopy_;
       }
-    const auto free = std::ranges::find(buffers_, false, &Buffer::lent);
-    if (next_ == stream_.messages) return lent_ == 0 ? Poll::Done : Poll::Idle;
+    const auto free = std::ranges::find(buffers_, false, &Buffer::zeroCopy);
+    if (next_ == stream_.messages) return zeroCopy_ == 0 ? Poll::Done : Poll::Idle;
     if (!ring.ready() || free == buffers_.end()) return Poll::Idle;
     const uint32_t bytes = stream_.bytes(next_);
     const uint64_t key = scramble(stream_.seed, next_);
@@ -108,31 +108,31 @@ class Lender final : public Actor {
     fill(free->data.data(), bytes, key);
     const auto hash = static_cast<uint32_t>(key), number = static_cast<uint32_t>(next_);
     if (bytes > transports::kInlineBytes)
-      ring.lend(free->data.data(), hash, number, bytes, noteOf(key, next_));
+      ring.publishZeroCopy(free->data.data(), hash, number, bytes, noteOf(key, next_));
     else
-      ring.lend(free->data.data(), hash, number, bytes);
+      ring.publishZeroCopy(free->data.data(), hash, number, bytes);
     free->message = ring.sent();
-    free->lent = true;
-    ++lent_;
+    free->zeroCopy = true;
+    ++zeroCopy_;
     ++next_;
     return Poll::Moved;
   }
   std::string describe() const override {
-    return base::message("lending message ", next_, " of ", stream_.messages, " to rank ",
-                         stream_.peer, " with ", lent_, " not returned");
+    return base::message("sending zero-copy message ", next_, " of ", stream_.messages, " to rank ",
+                         stream_.peer, " with ", zeroCopy_, " not completed");
   }
 
  private:
   struct Buffer {
     std::vector<std::byte> data;
     uint32_t message = 0;
-    bool lent = false;
+    bool zeroCopy = false;
   };
   const Stream stream_;
   const std::unique_ptr<Actor> plain_;
   std::array<Buffer, 3> buffers_;
   uint64_t next_ = 0;
-  int lent_ = 0;
+  int zeroCopy_ = 0;
 };
 
 class Receiver final : public Actor {
@@ -295,7 +295,9 @@ uint64_t scramble(uint64_t seed, uint64_t index) {
 
 std::unique_ptr<Actor> sender(const Stream& stream) { return std::make_unique<Sender>(stream); }
 std::unique_ptr<Actor> receiver(const Stream& stream) { return std::make_unique<Receiver>(stream); }
-std::unique_ptr<Actor> lender(const Stream& stream) { return std::make_unique<Lender>(stream); }
+std::unique_ptr<Actor> zeroCopySender(const Stream& stream) {
+  return std::make_unique<ZeroCopySender>(stream);
+}
 std::unique_ptr<Actor> fragmentSender(int peer, uint64_t bytes, uint64_t seed) {
   return std::make_unique<FragmentSender>(peer, bytes, seed);
 }

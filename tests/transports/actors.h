@@ -44,7 +44,7 @@ std::unique_ptr<Actor> sender(const Stream& stream);
 std::unique_ptr<Actor> receiver(const Stream& stream);
 /// A sender that lends what it sends, where the transport takes that, from a few buffers, and
 /// spoils each as soon as it is returned.
-std::unique_ptr<Actor> lender(const Stream& stream);
+std::unique_ptr<Actor> zeroCopySender(const Stream& stream);
 
 /// One large message in pieces that fill slots, put together and compared as a whole.
 std::unique_ptr<Actor> fragmentSender(int peer, uint64_t bytes, uint64_t seed);

@@ -64,15 +64,15 @@ TEST_P(TransportTest, BothDirectionsAtOnce) {
   run(s);
 }
 
-TEST_P(TransportTest, WhatIsLentIsReadNoMoreWhenItIsReturned) {
+TEST_P(TransportTest, ZeroCopyPayloadsAreReadNoMoreWhenCompleted) {
   Scenario s;
   s.actors = [&](int rank) {
     const auto stream = streamBetween(rank, 0, 1, 0, testMessages(20'000),
                                       oddSizes(testSeed(), s.layout.slotBytes));
     const auto back = streamBetween(rank, 1, 0, 0, testMessages(20'000), always(4096));
     Actors actors;
-    actors.push_back(rank == 0 ? lender(stream) : receiver(stream));
-    actors.push_back(rank == 1 ? lender(back) : receiver(back));
+    actors.push_back(rank == 0 ? zeroCopySender(stream) : receiver(stream));
+    actors.push_back(rank == 1 ? zeroCopySender(back) : receiver(back));
     return actors;
   };
   run(s);
@@ -232,9 +232,9 @@ class DirectRing {
     std::byte* const place = places_[1]->data() + (number - 1) % kSlots * kStride;
     std::fill_n(place, kStride, kUntouched);
     std::fill_n(payloadOf(receive.slot(), kSlotBytes), kSlotBytes, kUntouched);
-    std::vector<std::byte> lent(bytes, static_cast<std::byte>(number));
-    send.lend(lent.data(), number, number, bytes);
-    if (!becomes([&] { return receive.ready() && send.returned(number); }))
+    std::vector<std::byte> zeroCopy(bytes, static_cast<std::byte>(number));
+    send.publishZeroCopy(zeroCopy.data(), number, number, bytes);
+    if (!becomes([&] { return receive.ready() && send.completed(number); }))
       return "it is not there";
     std::byte* const slot = payloadOf(receive.slot(), kSlotBytes);
     const size_t inPlace = bytes >= kLeast ? bytes : 0;
@@ -246,13 +246,13 @@ class DirectRing {
     return {};
   }
   // Takes the places back, and then sends to them; what is wrong.
-  std::string passAfterRecall() {
-    if (!becomes([&] { return all_[1]->recall(); })) return "they are not given back";
+  std::string passAfterCancel() {
+    if (!becomes([&] { return all_[1]->cancelZeroCopy(); })) return "they are not given back";
     std::fill(places_[1]->begin(), places_[1]->end(), kUntouched);
     SendRing& send = all_[0]->sendRing(1, 0);
-    std::vector<std::byte> lent(kSlotBytes);
-    send.lend(lent.data(), 1, 1, kSlotBytes);
-    if (!becomes([&] { return send.returned(send.sent()); })) return "its sender is kept waiting";
+    std::vector<std::byte> zeroCopy(kSlotBytes);
+    send.publishZeroCopy(zeroCopy.data(), 1, 1, kSlotBytes);
+    if (!becomes([&] { return send.completed(send.sent()); })) return "its sender is kept waiting";
     return holds(places_[1]->data(), 0, 0, places_[1]->size()) ? "" : "it is there";
   }
 
@@ -289,7 +289,7 @@ TEST_P(TransportTest, DirectMessagesLieBesideTheSlots) {
                                              : sizes(number);
     ASSERT_EQ(ring.pass(bytes), "") << "message " << number << " of " << bytes << " bytes";
   }
-  EXPECT_EQ(ring.passAfterRecall(), "");
+  EXPECT_EQ(ring.passAfterCancel(), "");
 }
 
 // ---- set-up

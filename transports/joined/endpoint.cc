@@ -65,9 +65,9 @@ class JoinedEndpoint final : public Endpoint {
     far_->drain(hasFailed);
   }
   void abandon() override { far_->abandon(); }
-  bool recall() override {
-    const bool nearHas = near_->recall();
-    return far_->recall() && nearHas;
+  bool cancelZeroCopy() override {
+    const bool nearHas = near_->cancelZeroCopy();
+    return far_->cancelZeroCopy() && nearHas;
   }
 
  private:

@@ -73,7 +73,7 @@ class ShmEndpoint final : public Endpoint {
   bool progress() override { return false; }  // stores move everything
   void flush() override {}
   void drain(const std::function<bool()>&) override {}
-  bool recall() override { return true; }
+  bool cancelZeroCopy() override { return true; }
 
  private:
   struct Rings {

@@ -16,8 +16,8 @@
 namespace tutti::transports::ucx {
 namespace {
 
-// How long nothing may move of what was lent and is on its way, or on its way to direct slots; and
-// how long UCX has to let go of it when its connection was given up.
+// How long nothing may move of what was sent zero-copy and is on its way, or on its way to direct
+// slots; and how long UCX has to let go of it when its connection was given up.
 constexpr std::chrono::milliseconds kPatience{500}, kHope{5000};
 
 class UcxEndpoint final : public Endpoint {
@@ -137,15 +137,15 @@ class UcxEndpoint final : public Endpoint {
   }
 
   // As long as something is taken there is no haste; what is not taken would be read for ever.
-  bool recall() override {
+  bool cancelZeroCopy() override {
     const auto lock = worker_->lock();
     for (Peer* peer : used_) peer->stop();
     worker_->progress();
     size_t left = 0;
-    for (const Peer* peer : used_) left += peer->lent();
+    for (const Peer* peer : used_) left += peer->zeroCopyUnderWay();
     if (left == 0) return true;
-    if (left != recalled_) {
-      recalled_ = left;
+    if (left != cancelled_) {
+      cancelled_ = left;
       patience_ = base::Deadline::after(kPatience);
       hope_ = base::Deadline::after(kHope);
     } else if (hope_->passed()) {
@@ -154,7 +154,7 @@ class UcxEndpoint final : public Endpoint {
       return true;
     } else if (patience_->passed() && worker_->awaitRoom()) {
       for (Peer* peer : used_)
-        if (peer->lent() > 0) peer->disconnect();
+        if (peer->zeroCopyUnderWay() > 0) peer->disconnect();
     }
     return false;
   }
@@ -198,7 +198,7 @@ class UcxEndpoint final : public Endpoint {
   const RingLayout layout_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; made when its address is made or known
   std::vector<Peer*> used_;                   // those with which something is exchanged
-  size_t recalled_ = 0;                       // messages that were being read at the last recall
+  size_t cancelled_ = 0;  // messages that were being read at the last cancelZeroCopy
   std::optional<base::Deadline> patience_, hope_;
 };
 

@@ -24,8 +24,8 @@ void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint3
   Sending& sending = sendings_[storage_.index(number)];
   sending.link = this;
   // What has not got through to the peer yet cannot be taken back (Worker::leave): it is copied.
-  if (storage_.isLent(number) && !connection.made()) storage_.keep(number);
-  sending.lent = storage_.isLent(number);
+  if (storage_.isZeroCopy(number) && !connection.made()) storage_.keep(number);
+  sending.zeroCopy = storage_.isZeroCopy(number);
   sending.over = false;
   sending.header = {.door = door,
                     .number = number,
@@ -37,13 +37,13 @@ void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint3
                     .note = storage_.note(number),
                     .unused = 0};
   ++underWay_;
-  lentUnderWay_ += sending.lent;
+  zeroCopyUnderWay_ += sending.zeroCopy;
   worker.sendData(connection, sending.header, storage_.payload(number), isDirect(number), sending);
 }
 
 void SendLink::Sending::done(ucs_status_t status) noexcept {
   --link->underWay_;
-  link->lentUnderWay_ -= lent;
+  link->zeroCopyUnderWay_ -= zeroCopy;
   link->failed_ |= status != UCS_OK;
   over = true;
   link->giveBack();
@@ -61,7 +61,7 @@ bool SendLink::onCredit(uint32_t messages) {
 // the connection is lost.
 void SendLink::giveBack() {
   while (over_ != posted_ && sendings_[storage_.index(over_ + 1)].over) ++over_;
-  storage_.returned().store(over_, std::memory_order_release);
+  storage_.completed().store(over_, std::memory_order_release);
   const uint32_t both = laterMessage(taken_, over_) ? over_ : taken_;
   if (!failed_) storage_.credit().store(both, std::memory_order_release);
 }

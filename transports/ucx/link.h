@@ -33,15 +33,15 @@ class SendLink final : public Link {
   bool onCredit(uint32_t messages);
   /// From now on nothing is posted.
   void stop() { stopped_ = true; }
-  /// Messages whose payloads were lent and which UCX may read.
-  uint32_t lent() const { return lentUnderWay_; }
+  /// Messages whose payloads were sent zero-copy and which UCX may read.
+  uint32_t zeroCopyUnderWay() const { return zeroCopyUnderWay_; }
 
  private:
   struct Sending final : Operation {
     void done(ucs_status_t status) noexcept override;
     SendLink* link = nullptr;
     DataHeader header{};
-    bool lent = false;
+    bool zeroCopy = false;
     bool over = false;
   };
   void giveBack();
@@ -55,7 +55,7 @@ class SendLink final : public Link {
   uint32_t posted_ = 0;            // messages given to UCX
   uint32_t over_ = 0;   // messages whose payloads UCX needs no more, up to the first it does
   uint32_t taken_ = 0;  // by the receiver, as it says
-  uint32_t lentUnderWay_ = 0;
+  uint32_t zeroCopyUnderWay_ = 0;
   bool failed_ = false;
   bool stopped_ = false;
 };

@@ -159,10 +159,10 @@ void Peer::stop() {
     if (link) link->stop();
 }
 
-size_t Peer::lent() const {
+size_t Peer::zeroCopyUnderWay() const {
   size_t messages = 0;
   for (const auto& link : sends_)
-    if (link) messages += link->lent();
+    if (link) messages += link->zeroCopyUnderWay();
   for (const auto& link : receives_)
     if (link) messages += link->directUnderWay();
   return messages;

@@ -45,9 +45,9 @@ class Peer final : public Door {
   bool sent() const;
   /// Nothing more is sent to the peer, and nothing of it put into direct slots.
   void stop();
-  /// Messages whose payloads were lent and which UCX may read, and those that it may put into
-  /// direct slots.
-  size_t lent() const;
+  /// Messages whose payloads were sent zero-copy and which UCX may read, and those that it may put
+  /// into direct slots.
+  size_t zeroCopyUnderWay() const;
   /// Gives the connection up, for all that use it.
   void disconnect();
   /// Counts `left` down again when all that was sent to the peer has reached its host.

@@ -42,7 +42,7 @@ FarSender::FarSender(const transports::p2p::Link& link, const transports::p2p::L
       ring_(ring),
       ahead_(ring.sent() - link.sent),
       handed_(link.sent),
-      returned_(link.sent) {}
+      completed_(link.sent) {}
 
 bool FarSender::isPublished(uint32_t message) const {
   return loadAcquire(&slots_.at(message)->sequence) == message;
@@ -51,10 +51,10 @@ bool FarSender::isPublished(uint32_t message) const {
 bool FarSender::move() {
   bool moved = false;
   for (; ring_.ready() && isPublished(handed_ + 1); moved = true) handOver(++handed_);
-  const uint32_t returned = countReturned();
-  if (returned == returned_) return moved;
-  returned_ = returned;
-  storeRelease(credit_, returned);
+  const uint32_t completed = countCompleted();
+  if (completed == completed_) return moved;
+  completed_ = completed;
+  storeRelease(credit_, completed);
   return true;
 }
 
@@ -65,17 +65,18 @@ void FarSender::handOver(uint32_t message) {
                slots_.slotBytes);
   const std::byte* const data = slots_.payload(message, slot->reach);
   const uint32_t bytes = std::max(slot->reach, kLeastTravel);
-  if (ring_.canLend()) return ring_.lend(data, slot->callHash, slot->operation, bytes, slot->bytes);
+  if (ring_.canZeroCopy())
+    return ring_.publishZeroCopy(data, slot->callHash, slot->operation, bytes, slot->bytes);
   std::memcpy(ring_.payload(bytes), data, bytes);
   ring_.publish(slot->callHash, slot->operation, bytes, slot->bytes);
 }
 
-// What was copied is read no more; what was lent, when the transport says so.
-uint32_t FarSender::countReturned() const {
-  if (!ring_.canLend()) return handed_;
-  uint32_t returned = returned_;
-  while (returned != handed_ && ring_.returned(returned + 1 + ahead_)) ++returned;
-  return returned;
+// What was copied is read no more; what was sent zero-copy, when the transport says so.
+uint32_t FarSender::countCompleted() const {
+  if (!ring_.canZeroCopy()) return handed_;
+  uint32_t completed = completed_;
+  while (completed != handed_ && ring_.completed(completed + 1 + ahead_)) ++completed;
+  return completed;
 }
 
 // ---- what the kernel receives

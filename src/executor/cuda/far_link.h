@@ -4,8 +4,9 @@
 // side the slots of p2p, in pinned memory, on the other a transport's ring. Message n of the link
 // is as many messages of the ring further on at both ends, so slots need no numbers of their own.
 //
-//   kernel -> slot, number -> lent or copied to the ring -> ... -> credit, once nobody reads it
-//   kernel <- slot, header, number last <- copied from the ring <- ...    credit -> next slot
+//   kernel -> slot, number -> read in place or copied to the ring -> ... -> credit, once nobody
+//   reads it kernel <- slot, header, number last <- copied from the ring <- ...    credit -> next
+//   slot
 //
 // Of direct messages (Link::directBytes) the payload is in memory of the device at both ends, which
 // the transport reads and writes by itself; only what says that they are there goes this way. The
@@ -42,18 +43,18 @@ class FarSender {
   /// that nobody reads any more. True when something moved.
   bool move();
   /// Nothing is left to hand over or to give back.
-  bool isSettled() const { return handed_ == returned_ && !isPublished(handed_ + 1); }
+  bool isSettled() const { return handed_ == completed_ && !isPublished(handed_ + 1); }
 
  private:
   bool isPublished(uint32_t message) const;
   void handOver(uint32_t message);
-  uint32_t countReturned() const;
+  uint32_t countCompleted() const;
 
   const LinkSlots slots_;
   uint32_t* const credit_;
   transports::SendRing& ring_;
   const uint32_t ahead_;  // the ring's numbers are that much larger
-  uint32_t handed_, returned_;
+  uint32_t handed_, completed_;
 };
 
 /// What the kernel receives.

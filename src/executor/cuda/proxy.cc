@@ -103,7 +103,7 @@ void Proxy::settle() {
   if (hasStopped()) far_->abandon();
   for (const auto end = base::Deadline::after(kLastWords); hasStopped() && !end.passed();)
     if (!move()) backoff.idle();
-  while (!far_->recall()) backoff.idle();
+  while (!far_->cancelZeroCopy()) backoff.idle();
 }
 
 void Proxy::warnOfWhatIsLeft() const {

@@ -32,7 +32,7 @@ class DirectSending : public testing::Test {
   FarSender sender_{kernel_.link, kernel_.layout, ring_};
 };
 
-TEST_F(DirectSending, LendsPayloadsWhereTheyLie) {
+TEST_F(DirectSending, SendsPayloadsWithoutCopies) {
   for (uint32_t i = 1; i <= 3 * kSlots; ++i) {
     const uint32_t reach = std::array{199U, 200U, 512U}[i % 3];
     kernel_.publish(kDirectFirst + i, reach);
@@ -44,7 +44,7 @@ TEST_F(DirectSending, LendsPayloadsWhereTheyLie) {
         << i;
     EXPECT_EQ(storage_.slot(kDirectRingFirst + i)->bytes, reach);
     EXPECT_EQ(storage_.note(kDirectRingFirst + i), reach / 2);
-    storage_.credit() = storage_.returned() = kDirectRingFirst + i;
+    storage_.credit() = storage_.completed() = kDirectRingFirst + i;
     sender_.move();
     EXPECT_EQ(load(kernel_.link.credit), kDirectFirst + i);
   }

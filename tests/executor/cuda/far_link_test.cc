@@ -29,7 +29,7 @@ class Sending : public testing::TestWithParam<bool> {
  protected:
   static transports::RingMemory memoryOf(RingStorage& storage) {
     auto memory = storage.memory();
-    if (!GetParam()) memory.lent = nullptr;
+    if (!GetParam()) memory.zeroCopy = nullptr;
     return memory;
   }
   /// What the transport sees of the `i`th message, from 1.
@@ -62,21 +62,21 @@ TEST_P(Sending, CarriesHeaderGapsAndPayload) {
     EXPECT_TRUE(sender_.move());
     expectSent(i, reach);
     storage_.credit() = kRingFirst + i;
-    storage_.returned() = kRingFirst + i;
+    storage_.completed() = kRingFirst + i;
   }
 }
 
-// What is lent is the kernel's again when the transport is through with it, and what was copied at
-// once.
+// What is sent zero-copy is the kernel's again when the transport is through with it, and what was
+// copied at once.
 TEST_P(Sending, GivesSlotsBackWhenNobodyReadsThem) {
   for (uint32_t i = 1; i <= 3; ++i) kernel_.publish(kFirst + i, 100);
   EXPECT_TRUE(sender_.move());
   EXPECT_EQ(credit(), GetParam() ? 0U : 3U);
   EXPECT_EQ(sender_.isSettled(), !GetParam());
-  storage_.returned() = kRingFirst + 2;
+  storage_.completed() = kRingFirst + 2;
   EXPECT_EQ(sender_.move(), GetParam());
   EXPECT_EQ(credit(), GetParam() ? 2U : 3U);
-  storage_.returned() = kRingFirst + 3;
+  storage_.completed() = kRingFirst + 3;
   sender_.move();
   EXPECT_EQ(credit(), 3U);
   EXPECT_TRUE(sender_.isSettled());
@@ -87,7 +87,7 @@ TEST_P(Sending, WaitsForRoomInTheRing) {
   uint32_t next = 1;
   for (; next <= kSlots; ++next) kernel_.publish(kFirst + next, 64);
   sender_.move();
-  storage_.returned() = kRingFirst + kSlots;
+  storage_.completed() = kRingFirst + kSlots;
   sender_.move();
   for (uint32_t taken = 1; taken <= 3 * kSlots; ++taken, ++next) {
     ASSERT_EQ(credit(), next - 1);
@@ -98,12 +98,12 @@ TEST_P(Sending, WaitsForRoomInTheRing) {
     storage_.credit() = kRingFirst + taken;
     EXPECT_TRUE(sender_.move());
     expectSent(next, 64);
-    storage_.returned() = kRingFirst + next;
+    storage_.completed() = kRingFirst + next;
     sender_.move();
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(LentAndCopied, Sending, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(ZeroCopyAndCopied, Sending, testing::Bool());
 
 class Receiving : public testing::Test {
  protected:

@@ -145,7 +145,7 @@ class Breaking final : public transports::Endpoint {
   }
   void flush() override { inner_->flush(); }
   void drain(const std::function<bool()>& hasFailed) override { inner_->drain(hasFailed); }
-  bool recall() override { return inner_->recall(); }
+  bool cancelZeroCopy() override { return inner_->cancelZeroCopy(); }
 
  private:
   const std::unique_ptr<transports::Endpoint> inner_;

@@ -196,7 +196,7 @@ TEST(Far, ARankMayLeaveFirst) {
 }
 
 // Nobody reads the memory of a rank that has gone, though the network would send much of it again.
-TEST(Far, ARankThatIsAbortedTakesBackWhatItLent) {
+TEST(Far, ARankThatIsAbortedCancelsItsZeroCopySends) {
   for (const uint32_t directBytes : {transports::p2p::kNoMessage, kDirectBytes}) {
     DeviceRanks ranks({.ranks = 2,
                        .hosts = {0, 1},

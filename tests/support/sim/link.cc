@@ -47,7 +47,7 @@ Packet Link::again(uint32_t message) {
 }
 
 // Also of those that were published and not sent yet.
-bool Link::lending() const {
+bool Link::hasZeroCopyUnderWay() const {
   for (uint32_t message = confirmed + 1; message - confirmed <= layout.slotCount; ++message) {
     if (sender.slot(message)->sequence.load(std::memory_order_acquire) != message) return false;
     if (sender.isLent(message)) return true;

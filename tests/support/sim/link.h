@@ -52,7 +52,7 @@ struct Link {
   Packet again(uint32_t message);
   bool allConfirmed() const { return confirmed == sent; }
   /// The payload of a message that is not confirmed was lent.
-  bool lending() const;
+  bool hasZeroCopyUnderWay() const;
   /// True when it was news.
   bool onAck(uint32_t messages);
   bool onCredit(uint32_t messages);

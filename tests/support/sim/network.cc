@@ -252,7 +252,7 @@ void Network::recall(int rank) {
   std::lock_guard lock(mutex_);
   for (Link* link : ranks_[static_cast<size_t>(rank)].links)
     if (link->from == rank)
-      link->dead |= link->lending();
+      link->dead |= link->hasZeroCopyUnderWay();
     else
       link->recalled = true;
 }

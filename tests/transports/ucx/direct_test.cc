@@ -58,9 +58,9 @@ class UcxDirect : public testing::Test {
   SendRing& ring() { return all_[0]->sendRing(1, 0); }
   ReceiveRing& other() { return all_[1]->receiveRing(0, 0); }
   /// The next message: of that memory, which is filled.
-  void lend(std::vector<std::byte>& memory, std::byte value) {
+  void publishZeroCopy(std::vector<std::byte>& memory, std::byte value) {
     std::ranges::fill(memory, value);
-    ring().lend(memory.data(), 1, 1, static_cast<uint32_t>(memory.size()));
+    ring().publishZeroCopy(memory.data(), 1, 1, static_cast<uint32_t>(memory.size()));
   }
   bool progressUntil(const std::function<bool()>& condition) {
     return eventually([&] {
@@ -72,8 +72,8 @@ class UcxDirect : public testing::Test {
   /// A small message, so that there is a connection.
   void meet() {
     std::vector<std::byte> memory(64);
-    lend(memory, std::byte{9});
-    ASSERT_TRUE(progressUntil([&] { return other().ready() && ring().returned(1); }));
+    publishZeroCopy(memory, std::byte{9});
+    ASSERT_TRUE(progressUntil([&] { return other().ready() && ring().completed(1); }));
     other().release();
   }
   void progressForAMoment(Endpoint& endpoint) {
@@ -85,8 +85,8 @@ class UcxDirect : public testing::Test {
     all_[0]->flush();
     return workers_[0]->lock();
   }
-  static void recall(Endpoint& endpoint) {
-    ASSERT_TRUE(eventually([&] { return endpoint.recall(); }));
+  static void cancelZeroCopy(Endpoint& endpoint) {
+    ASSERT_TRUE(eventually([&] { return endpoint.cancelZeroCopy(); }));
   }
 
   std::vector<std::shared_ptr<transports::ucx::Worker>> workers_;
@@ -99,7 +99,7 @@ class UcxDirect : public testing::Test {
 TEST_F(UcxDirect, IsFetchedByAThreadThatHasEntered) {
   meet();
   std::vector<std::byte> memory(kBytes);
-  lend(memory, std::byte{3});
+  publishZeroCopy(memory, std::byte{3});
   ASSERT_TRUE(eventually([&] {
     all_[0]->progress();
     return other().ready();
@@ -115,27 +115,27 @@ TEST_F(UcxDirect, IsNotCopiedWhileThereIsNoConnection) {
   std::vector<std::byte> large(kBytes), small(kLeast - 1);
   {
     const auto stopped = workers_[1]->lock();
-    lend(small, std::byte{1});
-    lend(large, std::byte{2});
+    publishZeroCopy(small, std::byte{1});
+    publishZeroCopy(large, std::byte{2});
     progressForAMoment(*all_[0]);
     for (auto* memory : {&large, &small}) std::ranges::fill(*memory, std::byte{4});
   }
-  ASSERT_TRUE(progressUntil([&] { return other().ready(1) && ring().returned(2); }));
+  ASSERT_TRUE(progressUntil([&] { return other().ready(1) && ring().completed(2); }));
   EXPECT_EQ(*other().payload(), std::byte{1});
   EXPECT_TRUE(places_.holds(2, kBytes, std::byte{4}));
 }
 
-// Its sender stands still while it is fetched. Behind recall() nothing is written there, and the
-// message never comes.
+// Its sender stands still while it is fetched. Behind cancelZeroCopy() nothing is written there,
+// and the message never comes.
 TEST_F(UcxDirect, IsTakenBackFromAPeerThatStandsStill) {
   meet();
   std::vector<std::byte> memory(kBytes);
-  lend(memory, std::byte{5});
+  publishZeroCopy(memory, std::byte{5});
   {
     const auto stopped = stopSender();
     progressForAMoment(*all_[1]);
     EXPECT_FALSE(other().ready());
-    recall(*all_[1]);
+    cancelZeroCopy(*all_[1]);
     std::ranges::fill(*places_.memory, std::byte{6});
   }
   EXPECT_EQ(outcomeOf([&] { progressUntil([] { return false; }); }).code, ErrorCode::PeerLost);
@@ -148,7 +148,7 @@ TEST_F(UcxDirect, IsTakenBackFromAPeerThatStandsStill) {
 TEST_F(UcxDirect, KeepsItsPlaceWhileItIsFetched) {
   meet();
   std::vector<std::byte> memory(kBytes);
-  lend(memory, std::byte{8});
+  publishZeroCopy(memory, std::byte{8});
   std::weak_ptr<std::vector<std::byte>> place = places_.memory;
   {
     const auto stopped = stopSender();

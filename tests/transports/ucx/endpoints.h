@@ -60,9 +60,9 @@ inline bool progressUntil(const Endpoints& all, const std::function<bool()>& con
   return true;
 }
 
-inline void recall(Endpoint& endpoint) {
+inline void cancelZeroCopy(Endpoint& endpoint) {
   const auto deadline = base::Deadline::after(kPatience);
-  while (!endpoint.recall()) {
+  while (!endpoint.cancelZeroCopy()) {
     ASSERT_FALSE(deadline.passed());
     std::this_thread::yield();
   }

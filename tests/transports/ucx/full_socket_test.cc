@@ -68,16 +68,16 @@ class UcxFull : public testing::Test {
     ring();
     settleUcx(all_);
     ReceiveRing& other = all_[1]->receiveRing(0, 0);
-    lend(kSmall);
-    ASSERT_TRUE(progressUntil(all_, [&] { return other.ready() && ring().returned(1); }));
+    publishZeroCopy(kSmall);
+    ASSERT_TRUE(progressUntil(all_, [&] { return other.ready() && ring().completed(1); }));
     settleUcx(all_);
     stopped_ = workers_[1]->lock();  // its thread waits for it too
     while (!aSocketStaysFull()) {
       ASSERT_LT(ring().sent(), kSlots);
-      lend(kSmall);
+      publishZeroCopy(kSmall);
       ASSERT_TRUE(eventually([&] {
         all_[0]->progress();
-        return ring().returned(ring().sent());
+        return ring().completed(ring().sent());
       }));
     }
   }
@@ -88,7 +88,7 @@ class UcxFull : public testing::Test {
         << "none was seen, not even of those of a connection that is made";
   }
   SendRing& ring() { return all_[0]->sendRing(1, 0); }
-  void lend(uint32_t bytes) { ring().lend(memory_.data(), 1, 1, bytes); }
+  void publishZeroCopy(uint32_t bytes) { ring().publishZeroCopy(memory_.data(), 1, 1, bytes); }
 
   static constexpr uint32_t kSmall = 15000, kLarge = 1 << 20, kSlots = 64;
   const Variable sends_{"UCX_TCP_SNDBUF", "64K"}, receives_{"UCX_TCP_RCVBUF", "64K"};
@@ -132,9 +132,9 @@ uint16_t portOf(int socket, AddressOf* addressOf) {
 // of the end when it sends.
 TEST_F(UcxFull, OutlivesItsConnection) {
   fill("inf");
-  lend(kLarge);
+  publishZeroCopy(kLarge);
   all_[0]->progress();
-  ASSERT_FALSE(ring().returned(ring().sent()));
+  ASSERT_FALSE(ring().completed(ring().sent()));
   auto still = workers_[0]->lock();
   const std::optional<int> full = fullSocket();
   ASSERT_TRUE(full);
@@ -158,13 +158,13 @@ TEST_F(UcxFull, OutlivesItsConnection) {
   EXPECT_EQ(outcome.code, ErrorCode::PeerLost) << outcome.text;
 }
 
-TEST_F(UcxFull, GivesBackWhatWasLent) {
+TEST_F(UcxFull, CancelsZeroCopySends) {
   fill("16384");
-  lend(kLarge);
+  publishZeroCopy(kLarge);
   for (int i = 0; i < 100; ++i) all_[0]->progress();
-  EXPECT_FALSE(ring().returned(ring().sent()));
+  EXPECT_FALSE(ring().completed(ring().sent()));
   takesNoLastWord = true;
-  recall(*all_[0]);
+  cancelZeroCopy(*all_[0]);
   stopped_.unlock();
   const auto outcome = outcomeOf([&] { progressUntil(all_, [] { return false; }); });
   EXPECT_EQ(outcome.code, ErrorCode::PeerLost) << outcome.text;

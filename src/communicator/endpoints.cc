@@ -20,13 +20,13 @@ bool needsNetwork(const Topology& topology, const std::string& transport) {
   return topology.ranks > 1 && (transport == "ucx" || topology.hosts() > 1);
 }
 
-std::vector<bool> farPeers(int rank, const Topology& topology, const std::string& transport) {
-  std::vector<bool> far(static_cast<size_t>(topology.ranks));
+std::vector<bool> remotePeers(int rank, const Topology& topology, const std::string& transport) {
+  std::vector<bool> remote(static_cast<size_t>(topology.ranks));
   const auto self = static_cast<size_t>(rank);
-  for (size_t peer = 0; peer < far.size(); ++peer)
-    far[peer] =
+  for (size_t peer = 0; peer < remote.size(); ++peer)
+    remote[peer] =
         peer != self && (transport == "ucx" || topology.hostOf[peer] != topology.hostOf[self]);
-  return far;
+  return remote;
 }
 
 // Rings of the network are made when they are used first, so they may be large.
@@ -47,16 +47,16 @@ std::unique_ptr<transports::Endpoint> makeEndpoint(
   if (transport == "shm")
     base::fail(ErrorCode::Unsupported, "transport shm joins ranks of one host, and these ", size,
                " are on ", topology.hosts());
-  auto far = transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layout);
-  if (transport == "ucx" || topology.ranksPerHost() == 1) return far;
-  std::vector<int> numbers(static_cast<size_t>(size), transports::joined::kFar);
+  auto remote = transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layout);
+  if (transport == "ucx" || topology.ranksPerHost() == 1) return remote;
+  std::vector<int> numbers(static_cast<size_t>(size), transports::joined::kRemote);
   const int own = topology.hostOf[static_cast<size_t>(rank)];
   int next = 0;
   for (size_t r = 0; r < numbers.size(); ++r)
     if (topology.hostOf[r] == own) numbers[r] = next++;
-  auto near = transports::shm::makeShmEndpoint(numbers[static_cast<size_t>(rank)], next, layout);
-  return transports::joined::makeJoinedEndpoint(std::move(near), std::move(numbers),
-                                                std::move(far));
+  auto local = transports::shm::makeShmEndpoint(numbers[static_cast<size_t>(rank)], next, layout);
+  return transports::joined::makeJoinedEndpoint(std::move(local), std::move(numbers),
+                                                std::move(remote));
 }
 
 }  // namespace tutti::communicator

@@ -22,8 +22,8 @@ void requireTransport(const std::string& name);
 bool needsNetwork(const topology::Topology& topology, const std::string& transport);
 
 /// By peer: whether `rank` has no other way to it than the network.
-std::vector<bool> farPeers(int rank, const topology::Topology& topology,
-                           const std::string& transport);
+std::vector<bool> remotePeers(int rank, const topology::Topology& topology,
+                              const std::string& transport);
 
 /// Channels that endpoints are made with: a double tree needs two. Between hosts a link that waits
 /// for what is yet to be worked on is idle, so that plans of several lanes are worth it.

@@ -100,13 +100,13 @@ class GpuSide {
     Device device;
     int rank = 0, size = 1;
     int64_t timeoutMs = 0;
-    uint32_t mostBlocks = 0;         ///< 0: as many as seem good
-    bool byCopies = false;           ///< where no peer is far
-    bool hasOtherProcesses = false;  ///< some of the peers that are not far are of others
-    std::vector<bool> isFar = {};    ///< by peer: not joined on this host but by a network
-    bool reachesGpus = false;        ///< that network sends from GPUs' memory, and to it
+    uint32_t mostBlocks = 0;          ///< 0: as many as seem good
+    bool byCopies = false;            ///< where no peer is far
+    bool hasOtherProcesses = false;   ///< some of the peers that are not far are of others
+    std::vector<bool> isRemote = {};  ///< by peer: not joined on this host but by a network
+    bool reachesGpus = false;         ///< that network sends from GPUs' memory, and to it
     /// The transport of those peers, with such rings; called where there are some.
-    std::function<std::unique_ptr<transports::Endpoint>(const transports::RingLayout&)> makeFar =
+    std::function<std::unique_ptr<transports::Endpoint>(const transports::RingLayout&)> makeRemote =
         {};
   };
   virtual ~GpuSide() = default;
@@ -145,7 +145,7 @@ class GpuSide {
   /// rank itself the GPU alone. After connect().
   virtual std::string describe(int peer) const = 0;
   /// A rank of another process, which writes to memory of this one.
-  virtual bool isRemote(int peer) const = 0;
+  virtual bool isInOtherProcess(int peer) const = 0;
 
   /// At the first call of a kind.
   virtual std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,

@@ -191,7 +191,7 @@ void GpuBackend::awaitPeers(const Peers& peers) {
   auto lock = failure_.lock();
   const auto allGone = [&] {
     for (int peer = 0; peer < who_.size(); ++peer)
-      if (side_->isRemote(peer) && !peers.at(peer, lock).isGone()) return false;
+      if (side_->isInOtherProcess(peer) && !peers.at(peer, lock).isGone()) return false;
     return true;
   };
   if (failure_.wait(lock, kPeersLeave, allGone)) return;

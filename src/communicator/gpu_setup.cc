@@ -23,10 +23,10 @@ void makeGpu(const Owners& c) {
   if (settings.device.kind != DeviceKind::Cuda)
     return c.gpu.refuseCalls("it is of " + toString(settings.device));
   const int own = c.who.rank(), size = c.who.size();
-  const auto isFar = farPeers(own, c.links.topology(), settings.transport);
-  const bool isAlone = std::ranges::none_of(isFar, std::identity());
+  const auto isRemote = remotePeers(own, c.links.topology(), settings.transport);
+  const bool isAlone = std::ranges::none_of(isRemote, std::identity());
   const auto isElsewhere = [&](int peer) {
-    return !isFar[peer] && c.who.info(peer).pid != ::getpid();
+    return !isRemote[peer] && c.who.info(peer).pid != ::getpid();
   };
   GpuParking::ofProcess().sweep();
   c.gpu.use(makeGpuSide(
@@ -37,10 +37,10 @@ void makeGpu(const Owners& c) {
        .mostBlocks = settings.gpuBlocks,
        .byCopies = settings.gpuCopies,
        .hasOtherProcesses = std::ranges::any_of(std::views::iota(0, size), isElsewhere),
-       .isFar = isFar,
+       .isRemote = isRemote,
        .reachesGpus = !isAlone &&
                       settings.gpuDirect.value_or(transports::ucx::reachesGpus(*c.links.network())),
-       .makeFar = [&links = c.links, own, size](const transports::RingLayout& layout) {
+       .makeRemote = [&links = c.links, own, size](const transports::RingLayout& layout) {
          return transports::ucx::makeUcxEndpoint(links.network(), own, size, layout);
        }}));
 }

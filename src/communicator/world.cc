@@ -38,7 +38,7 @@ LocalRank LocalRank::of(int rank, const topology::Topology& topology, Device dev
 transports::ucx::WorkerOptions workerOptions(const LocalRank& rank,
                                              const std::function<topology::Machine()>& read) {
   if (std::getenv("UCX_NET_DEVICES")) return {};
-  std::string device = topology::nearDevice(read(), rank.place, rank.ranks, rank.gpu);
+  std::string device = topology::closestDevice(read(), rank.place, rank.ranks, rank.gpu);
   if (!device.empty())
     base::log(LogLevel::Debug, "rank ", rank.place, " of this host's ", rank.ranks, " uses ",
               device);

@@ -118,14 +118,14 @@ Distance distance(const Machine& machine, const Place& from, const Place& device
   return worst;
 }
 
-std::vector<NearNic> nearNics(const Machine& machine, std::span<const Binding> ranks) {
+std::vector<ClosestNic> closestNics(const Machine& machine, std::span<const Binding> ranks) {
   const std::vector<NetworkDevice> devices = networkDevices(machine);
   const std::vector<int> usable = candidates(devices);
   std::vector<int> taken(devices.size(), 0);
-  std::vector<NearNic> chosen;
+  std::vector<ClosestNic> chosen;
   for (const Binding& rank : ranks) {
     const Place place = placeOf(machine, rank);
-    NearNic best;
+    ClosestNic best;
     for (const int i : usable) {
       const Distance d = distance(machine, place, placeOf(machine, devices[i].pci));
       if (best.device < 0 ||
@@ -149,20 +149,20 @@ std::vector<Binding> bindInBlocks(const Machine& machine, int ranks) {
     Binding binding{.cpus = part(cores, rank, ranks)};
     if (!machine.gpus.empty()) {
       binding.gpu = rank % static_cast<int>(machine.gpus.size());
-      CpuSet near;
+      CpuSet closest;
       for (const int node : placeOf(machine, machine.gpus[binding.gpu].pci).numaNodes) {
         const CpuSet part = common(machine.numaNodes[node].cpus, machine.usable);
-        near.insert(near.end(), part.begin(), part.end());
+        closest.insert(closest.end(), part.begin(), part.end());
       }
-      std::ranges::sort(near);
-      if (!near.empty()) binding.cpus = std::move(near);
+      std::ranges::sort(closest);
+      if (!closest.empty()) binding.cpus = std::move(closest);
     }
     bindings.push_back(std::move(binding));
   }
   return bindings;
 }
 
-std::string nearDevice(const Machine& machine, int rank, int ranks, std::optional<int> gpu) {
+std::string closestDevice(const Machine& machine, int rank, int ranks, std::optional<int> gpu) {
   TUTTI_REQUIRE(rank >= 0 && rank < ranks, "rank ", rank, " of ", ranks);
   const std::vector<NetworkDevice> devices = networkDevices(machine);
   const std::vector<int> usable = candidates(devices);
@@ -170,14 +170,14 @@ std::string nearDevice(const Machine& machine, int rank, int ranks, std::optiona
   if (gpu && *gpu < static_cast<int>(machine.gpus.size())) {
     std::vector<Binding> bindings;
     for (int index = 0; index <= *gpu; ++index) bindings.push_back({.gpu = index});
-    return devices[nearNics(machine, bindings).back().device].name;
+    return devices[closestNics(machine, bindings).back().device].name;
   }
   size_t cpus = 0;
   for (const Core& core : machine.cores) cpus += core.cpus.size();
   const bool bound = machine.usable.size() < cpus;
   const auto bindings = bound ? std::vector<Binding>(rank + 1, Binding{.cpus = machine.usable})
                               : bindInBlocks(machine, ranks);
-  return devices[nearNics(machine, bindings)[rank].device].name;
+  return devices[closestNics(machine, bindings)[rank].device].name;
 }
 
 }  // namespace tutti::topology

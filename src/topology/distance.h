@@ -41,16 +41,16 @@ struct Binding {
   CpuSet cpus;   ///< that it may run on
   int gpu = -1;  ///< index of the GPU whose memory it sends, or -1
 };
-struct NearNic {
+struct ClosestNic {
   int device = -1;  ///< index into networkDevices(); -1 when none can be used
   Distance distance = Distance::Unknown;
-  bool operator==(const NearNic&) const = default;
+  bool operator==(const ClosestNic&) const = default;
 };
 /// The NIC for each rank of this host. Those that can be used count: RDMA ports, or interfaces
 /// where there is no such port; and of these only what is at least half as fast as the fastest, for
 /// a slow one is not near at any distance. Each rank takes the nearest; among equally near ones
 /// that which the fewest ranks before it took.
-std::vector<NearNic> nearNics(const Machine& machine, std::span<const Binding> ranks);
+std::vector<ClosestNic> closestNics(const Machine& machine, std::span<const Binding> ranks);
 
 /// How `ranks` would be bound: the usable cores in equal consecutive parts, as mpirun and srun do;
 /// where there are GPUs, rank r has GPU r mod their number, and the cores near it.
@@ -60,6 +60,6 @@ std::vector<Binding> bindInBlocks(const Machine& machine, int ranks);
 /// Empty where there are not several to choose among. Ranks are where bindInBlocks() has them; a
 /// process that may use a part of the machine only is there, and so may be those before it. A rank
 /// that works on `gpu` has the port that goes to this one when each GPU has a rank.
-std::string nearDevice(const Machine& machine, int rank, int ranks, std::optional<int> gpu = {});
+std::string closestDevice(const Machine& machine, int rank, int ranks, std::optional<int> gpu = {});
 
 }  // namespace tutti::topology

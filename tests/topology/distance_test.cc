@@ -1,4 +1,4 @@
-// Distances, near NICs and bindings on machines that nobody here has.
+// Distances, closest NICs and bindings on machines that nobody here has.
 
 #include <gtest/gtest.h>
 
@@ -44,11 +44,11 @@ TEST(Distances, CountThePortsBelowTheCommonOne) {
 
 TEST(Distances, OfProcessorsCountTheFarthestNode) {
   const Machine m = bigMachine();
-  const Place near = placeOf(m, m.nics[0].pci);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{0, 3}), near), Distance::Phb);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{8}), near), Distance::Sys);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{0, 8}), near), Distance::Sys);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{}), near), Distance::Unknown);
+  const Place closest = placeOf(m, m.nics[0].pci);
+  EXPECT_EQ(distance(m, placeOf(m, CpuSet{0, 3}), closest), Distance::Phb);
+  EXPECT_EQ(distance(m, placeOf(m, CpuSet{8}), closest), Distance::Sys);
+  EXPECT_EQ(distance(m, placeOf(m, CpuSet{0, 8}), closest), Distance::Sys);
+  EXPECT_EQ(distance(m, placeOf(m, CpuSet{}), closest), Distance::Unknown);
   EXPECT_EQ(distance(m, placeOf(m, CpuSet{0}), placeOf(m, std::nullopt)), Distance::Unknown);
 }
 
@@ -68,99 +68,99 @@ TEST(Distances, KnowSeveralNodesOfAPackage) {
 }
 
 /// Devices in the order of networkDevices().
-std::vector<int> devicesOf(const std::vector<NearNic>& nics) {
+std::vector<int> devicesOf(const std::vector<ClosestNic>& nics) {
   std::vector<int> devices;
-  for (const NearNic& n : nics) devices.push_back(n.device);
+  for (const ClosestNic& n : nics) devices.push_back(n.device);
   return devices;
 }
 
-TEST(NearNics, OfGpusAreThoseAtTheirSwitch) {
+TEST(ClosestNics, OfGpusAreThoseAtTheirSwitch) {
   const Machine m = bigMachine();
-  const auto near = nearNics(m, bindInBlocks(m, 8));
-  EXPECT_EQ(devicesOf(near), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
-  for (const NearNic& n : near) EXPECT_EQ(n.distance, Distance::Pix);
+  const auto closest = closestNics(m, bindInBlocks(m, 8));
+  EXPECT_EQ(devicesOf(closest), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+  for (const ClosestNic& n : closest) EXPECT_EQ(n.distance, Distance::Pix);
   // Twice as many ranks as GPUs go round again.
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 16))[11].device, 3);
+  EXPECT_EQ(closestNics(m, bindInBlocks(m, 16))[11].device, 3);
 }
 
-TEST(NearNics, OfProcessorsAreSharedEvenly) {
+TEST(ClosestNics, OfProcessorsAreSharedEvenly) {
   Machine m = bigMachine();
   m.gpus.clear();
   const auto bindings = bindInBlocks(m, 4);
   EXPECT_EQ(toString(bindings[0].cpus), "0-3");
   EXPECT_EQ(toString(bindings[3].cpus), "12-15");
-  const auto near = nearNics(m, bindings);
-  EXPECT_EQ(devicesOf(near), (std::vector<int>{0, 1, 4, 5}));
-  EXPECT_EQ(near[3].distance, Distance::Phb);
+  const auto closest = closestNics(m, bindings);
+  EXPECT_EQ(devicesOf(closest), (std::vector<int>{0, 1, 4, 5}));
+  EXPECT_EQ(closest[3].distance, Distance::Phb);
   // Ranks that may run anywhere still take different ones.
   const std::vector<Binding> anywhere(9, {.cpus = m.usable});
-  EXPECT_EQ(devicesOf(nearNics(m, anywhere)), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 0}));
+  EXPECT_EQ(devicesOf(closestNics(m, anywhere)), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 0}));
 }
 
-TEST(NearNics, AreNeverDownNorSlowNorEthernetBesideRdma) {
+TEST(ClosestNics, AreNeverDownNorSlowNorEthernetBesideRdma) {
   Machine m = bigMachine();
   m.nics[0].ports[0].state = "down";
   m.nics[1].ports[0].gigabitsPerSecond = 100;
-  const auto near = nearNics(m, bindInBlocks(m, 2));
-  EXPECT_EQ(near[0].distance, Distance::Node);
-  EXPECT_EQ(devicesOf(near), (std::vector<int>{2, 3}));
+  const auto closest = closestNics(m, bindInBlocks(m, 2));
+  EXPECT_EQ(closest[0].distance, Distance::Node);
+  EXPECT_EQ(devicesOf(closest), (std::vector<int>{2, 3}));
   for (Nic& nic : m.nics) nic.ports[0].state = "down";
-  EXPECT_EQ(networkDevices(m)[nearNics(m, bindInBlocks(m, 1))[0].device].name, "eth0");
+  EXPECT_EQ(networkDevices(m)[closestNics(m, bindInBlocks(m, 1))[0].device].name, "eth0");
   m.interfaces[1].up = false;
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 1))[0], NearNic{});
+  EXPECT_EQ(closestNics(m, bindInBlocks(m, 1))[0], ClosestNic{});
 }
 
-TEST(NearDevice, IsNamedAsUcxNamesIt) {
+TEST(ClosestDevice, IsNamedAsUcxNamesIt) {
   Machine m = bigMachine();
   for (int rank = 0; rank < 8; ++rank)
-    EXPECT_EQ(nearDevice(m, rank, 8), "mlx5_" + std::to_string(rank) + ":1");
+    EXPECT_EQ(closestDevice(m, rank, 8), "mlx5_" + std::to_string(rank) + ":1");
   m.gpus.clear();
-  EXPECT_EQ(nearDevice(m, 3, 4), "mlx5_5:1");
+  EXPECT_EQ(closestDevice(m, 3, 4), "mlx5_5:1");
   // A launcher has bound this process to the second package.
   CpuSet second;
   for (const int cpu : m.usable)
     if (cpu >= 8) second.push_back(cpu);
   m.usable = second;
-  EXPECT_EQ(nearDevice(m, 0, 8), "mlx5_4:1");
-  EXPECT_EQ(nearDevice(m, 5, 8), "mlx5_5:1");
+  EXPECT_EQ(closestDevice(m, 0, 8), "mlx5_4:1");
+  EXPECT_EQ(closestDevice(m, 5, 8), "mlx5_5:1");
 }
 
-TEST(NearDevice, IsThatOfTheGpu) {
+TEST(ClosestDevice, IsThatOfTheGpu) {
   Machine m = bigMachine();
   for (const int gpu : {0, 5, 7})
-    EXPECT_EQ(nearDevice(m, 1, 2, gpu), "mlx5_" + std::to_string(gpu) + ":1");
+    EXPECT_EQ(closestDevice(m, 1, 2, gpu), "mlx5_" + std::to_string(gpu) + ":1");
   m.usable = {0, 1};  // its memory is sent, wherever the process runs
-  EXPECT_EQ(nearDevice(m, 0, 2, 5), "mlx5_5:1");
+  EXPECT_EQ(closestDevice(m, 0, 2, 5), "mlx5_5:1");
   m.nics = {m.nics[0], m.nics[4]};
-  EXPECT_EQ(nearDevice(m, 0, 2, 3), "mlx5_0:1");
-  EXPECT_EQ(nearDevice(m, 0, 2, 4), "mlx5_4:1");
-  EXPECT_EQ(nearDevice(m, 0, 2, 8), "mlx5_0:1");  // no such GPU: where the process runs
+  EXPECT_EQ(closestDevice(m, 0, 2, 3), "mlx5_0:1");
+  EXPECT_EQ(closestDevice(m, 0, 2, 4), "mlx5_4:1");
+  EXPECT_EQ(closestDevice(m, 0, 2, 8), "mlx5_0:1");  // no such GPU: where the process runs
 }
 
-TEST(NearDevice, IsNoneWhereThereAreNotSeveral) {
+TEST(ClosestDevice, IsNoneWhereThereAreNotSeveral) {
   Machine m = bigMachine();
   m.nics.resize(1);
-  EXPECT_EQ(nearDevice(m, 0, 2), "");
+  EXPECT_EQ(closestDevice(m, 0, 2), "");
   m.nics.clear();
-  EXPECT_EQ(nearDevice(m, 0, 2), "");
+  EXPECT_EQ(closestDevice(m, 0, 2), "");
   m = bigMachine();
   for (size_t i = 1; i < m.nics.size(); ++i) m.nics[i].ports[0].state = "down";
-  EXPECT_EQ(nearDevice(m, 1, 2), "");
-  EXPECT_THROW(nearDevice(m, 2, 2), Error);
+  EXPECT_EQ(closestDevice(m, 1, 2), "");
+  EXPECT_THROW(closestDevice(m, 2, 2), Error);
 }
 
-TEST(NearNics, HalfAsFastIsFastEnough) {
+TEST(ClosestNics, HalfAsFastIsFastEnough) {
   Machine m = bigMachine();
   m.nics[0].ports[0].gigabitsPerSecond = 200;
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 1))[0].device, 0);
+  EXPECT_EQ(closestNics(m, bindInBlocks(m, 1))[0].device, 0);
   m.nics[0].ports[0].gigabitsPerSecond = 0;  // unknown
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 1))[0].device, 0);
+  EXPECT_EQ(closestNics(m, bindInBlocks(m, 1))[0].device, 0);
 }
 
-TEST(NearNics, RefuseAGpuThatIsNotThere) {
+TEST(ClosestNics, RefuseAGpuThatIsNotThere) {
   const Machine m = bigMachine();
   const std::vector<Binding> wrong{{.gpu = 8}};
-  EXPECT_THROW(nearNics(m, wrong), Error);
+  EXPECT_THROW(closestNics(m, wrong), Error);
   EXPECT_THROW(bindInBlocks(m, 0), Error);
 }
 

@@ -408,7 +408,7 @@ TEST(ThisMachine, IsReadWhateverItLacks) {
     ASSERT_TRUE(library) << name;
     EXPECT_NE(library->version.empty(), library->missing.empty()) << name;
   }
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 3)).size(), 3u);
+  EXPECT_EQ(closestNics(m, bindInBlocks(m, 3)).size(), 3u);
   EXPECT_EQ(transportAnswers(m, 2).size(), 3u);
 }
 

@@ -8,12 +8,14 @@ namespace {
 
 class JoinedEndpoint final : public Endpoint {
  public:
-  JoinedEndpoint(std::unique_ptr<Endpoint> near, std::vector<int> nearNumbers,
-                 std::unique_ptr<Endpoint> far)
-      : near_(std::move(near)), nearNumbers_(std::move(nearNumbers)), far_(std::move(far)) {
-    TUTTI_REQUIRE(near_->layout() == far_->layout(), "two transports with ",
-                  transports::describe(near_->layout()), " and with ",
-                  transports::describe(far_->layout()), " cannot be joined");
+  JoinedEndpoint(std::unique_ptr<Endpoint> local, std::vector<int> localNumbers,
+                 std::unique_ptr<Endpoint> remote)
+      : local_(std::move(local)),
+        localNumbers_(std::move(localNumbers)),
+        remote_(std::move(remote)) {
+    TUTTI_REQUIRE(local_->layout() == remote_->layout(), "two transports with ",
+                  transports::describe(local_->layout()), " and with ",
+                  transports::describe(remote_->layout()), " cannot be joined");
   }
 
   const char* name(int peer) const override {
@@ -24,7 +26,7 @@ class JoinedEndpoint final : public Endpoint {
     const Way way = to(peer);
     return way.endpoint.ways(way.number);
   }
-  const RingLayout& layout() const override { return near_->layout(); }
+  const RingLayout& layout() const override { return local_->layout(); }
 
   Address address(int peer) override {
     requirePeer(peer);
@@ -53,21 +55,21 @@ class JoinedEndpoint final : public Endpoint {
     return way.endpoint.goDirect(way.number, channel, slots);
   }
   bool progress() override {
-    const bool nearMoved = near_->progress();
-    return far_->progress() || nearMoved;
+    const bool localMoved = local_->progress();
+    return remote_->progress() || localMoved;
   }
   void flush() override {
-    near_->flush();
-    far_->flush();
+    local_->flush();
+    remote_->flush();
   }
   void drain(const std::function<bool()>& hasFailed) override {
-    near_->drain(hasFailed);
-    far_->drain(hasFailed);
+    local_->drain(hasFailed);
+    remote_->drain(hasFailed);
   }
-  void abandon() override { far_->abandon(); }
+  void abandon() override { remote_->abandon(); }
   bool cancelZeroCopy() override {
-    const bool nearHas = near_->cancelZeroCopy();
-    return far_->cancelZeroCopy() && nearHas;
+    const bool localHas = local_->cancelZeroCopy();
+    return remote_->cancelZeroCopy() && localHas;
   }
 
  private:
@@ -76,28 +78,29 @@ class JoinedEndpoint final : public Endpoint {
     int number;
   };
   bool exists(int peer) const {
-    return peer >= 0 && static_cast<size_t>(peer) < nearNumbers_.size();
+    return peer >= 0 && static_cast<size_t>(peer) < localNumbers_.size();
   }
   void requirePeer(int peer) const {
-    TUTTI_REQUIRE(exists(peer), "there is no peer ", peer, " among ", nearNumbers_.size());
+    TUTTI_REQUIRE(exists(peer), "there is no peer ", peer, " among ", localNumbers_.size());
   }
   Way to(int peer) const {
-    TUTTI_ASSERT(exists(peer), "no ring for peer ", peer, " of ", nearNumbers_.size());
-    const int near = nearNumbers_[static_cast<size_t>(peer)];
-    return near == kFar ? Way{*far_, peer} : Way{*near_, near};
+    TUTTI_ASSERT(exists(peer), "no ring for peer ", peer, " of ", localNumbers_.size());
+    const int local = localNumbers_[static_cast<size_t>(peer)];
+    return local == kRemote ? Way{*remote_, peer} : Way{*local_, local};
   }
 
-  const std::unique_ptr<Endpoint> near_;
-  const std::vector<int> nearNumbers_;
-  const std::unique_ptr<Endpoint> far_;
+  const std::unique_ptr<Endpoint> local_;
+  const std::vector<int> localNumbers_;
+  const std::unique_ptr<Endpoint> remote_;
 };
 
 }  // namespace
 
-std::unique_ptr<Endpoint> makeJoinedEndpoint(std::unique_ptr<Endpoint> near,
-                                             std::vector<int> nearNumbers,
-                                             std::unique_ptr<Endpoint> far) {
-  return std::make_unique<JoinedEndpoint>(std::move(near), std::move(nearNumbers), std::move(far));
+std::unique_ptr<Endpoint> makeJoinedEndpoint(std::unique_ptr<Endpoint> local,
+                                             std::vector<int> localNumbers,
+                                             std::unique_ptr<Endpoint> remote) {
+  return std::make_unique<JoinedEndpoint>(std::move(local), std::move(localNumbers),
+                                          std::move(remote));
 }
 
 }  // namespace tutti::transports::joined

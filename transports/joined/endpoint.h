@@ -10,11 +10,11 @@
 
 namespace tutti::transports::joined {
 
-/// `nearNumbers` by rank: the peer's number in `near`, or kFar where only `far` reaches it. In
+/// `localNumbers` by rank: the peer's number in `near`, or kRemote where only `far` reaches it. In
 /// `far` ranks have their own numbers. Both must have the same layout (InvalidArgument).
-inline constexpr int kFar = -1;
-std::unique_ptr<Endpoint> makeJoinedEndpoint(std::unique_ptr<Endpoint> near,
-                                             std::vector<int> nearNumbers,
-                                             std::unique_ptr<Endpoint> far);
+inline constexpr int kRemote = -1;
+std::unique_ptr<Endpoint> makeJoinedEndpoint(std::unique_ptr<Endpoint> local,
+                                             std::vector<int> localNumbers,
+                                             std::unique_ptr<Endpoint> remote);
 
 }  // namespace tutti::transports::joined

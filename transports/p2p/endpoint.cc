@@ -278,7 +278,7 @@ void Endpoint::put(base::Bytes& image, const Value* at, const Value& value) cons
 }
 
 // By each wire's table the kernel sees that the peer is far, and by that of Simple where.
-void Endpoint::putFar(base::Bytes& image, int peer) const {
+void Endpoint::putRemote(base::Bytes& image, int peer) const {
   put(image, peers() + peer, Peer{.poison = hostPoison(peer)});
   for (const Wire wire : {Wire::Simple, Wire::LL, Wire::LL128})
     for (int channel = 0; channel < layout_.rings.channels; ++channel)
@@ -286,7 +286,7 @@ void Endpoint::putFar(base::Bytes& image, int peer) const {
           wire == Wire::Simple ? hostLink(peer, channel) : Link{.leavesHost = 1});
 }
 
-void Endpoint::putNear(base::Bytes& image, int peer) const {
+void Endpoint::putLocal(base::Bytes& image, int peer) const {
   unsigned char* const there = there_[peer];
   put(image, peers() + peer,
       Peer{&reinterpret_cast<RankWords*>(there)->poison,
@@ -311,9 +311,9 @@ void Endpoint::publish() {
   base::Bytes image(tables_.bytes());
   std::vector<ProbeTarget> pairs(static_cast<size_t>(size_));
   for (int peer = 0; peer < size_; ++peer) {
-    if (isThroughHost(peer)) putFar(image, peer);
+    if (isThroughHost(peer)) putRemote(image, peer);
     if (there_[peer] == nullptr || takesTurns_[peer]) continue;
-    putNear(image, peer);
+    putLocal(image, peer);
     pairs[peer] = {there_[peer] + offsets_.probe(rank_), memory_->data() + offsets_.probe(peer)};
   }
   tables_.upload(image.data(), image.size());

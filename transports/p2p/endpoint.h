@@ -109,8 +109,8 @@ class Endpoint {
 
  private:
   void publish();  // the tables, as they are now
-  void putNear(base::Bytes& image, int peer) const;
-  void putFar(base::Bytes& image, int peer) const;
+  void putLocal(base::Bytes& image, int peer) const;
+  void putRemote(base::Bytes& image, int peer) const;
   template <class Value>
   void put(base::Bytes& image, const Value* at, const Value& value) const;
   std::string reasonApart(int peer) const;

@@ -26,7 +26,7 @@ struct CudaMemory {
   std::unique_ptr<transports::p2p::PinnedMemory<uint32_t>> probeIsOver;
   std::unique_ptr<transports::p2p::Endpoint> endpoint, before;
   std::unique_ptr<executor::copy::CopyProbe> copyProbe;
-  std::unique_ptr<transports::Endpoint> far;
+  std::unique_ptr<transports::Endpoint> remote;
   std::unique_ptr<GpuEngine> engine;
 };
 

@@ -51,7 +51,7 @@ class GpuEngine {
 std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
                                             const executor::cuda::InterpreterOptions& options,
                                             bool keepsLines,
-                                            std::unique_ptr<transports::Endpoint> far);
+                                            std::unique_ptr<transports::Endpoint> remote);
 /// The endpoint has slots for copies. `streams`: of one call at most.
 std::unique_ptr<GpuEngine> makeCopyEngine(const transports::p2p::Endpoint& endpoint,
                                           uint64_t deadlineNs, size_t streams);

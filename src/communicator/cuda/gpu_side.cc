@@ -91,7 +91,7 @@ Device checked(Device device) {
   return device;
 }
 
-std::unique_ptr<Endpoint> makeNearEndpoint(const GpuSide::Options& options, const Layout& layout) {
+std::unique_ptr<Endpoint> makeLocalEndpoint(const GpuSide::Options& options, const Layout& layout) {
   const int device = options.device.index;
   Handles handles = Handles::Ipc;
   if (options.hasOtherProcesses) {
@@ -109,12 +109,12 @@ std::unique_ptr<Endpoint> makeNearEndpoint(const GpuSide::Options& options, cons
 CudaSide::CudaSide(const Options& options)
     : options_(options),
       number_(newNumber()),
-      endpoint_(makeNearEndpoint(options, layoutFor(checked(options.device).index, options.size))),
+      endpoint_(makeLocalEndpoint(options, layoutFor(checked(options.device).index, options.size))),
       peers_(static_cast<size_t>(options.size)) {
   peers_[options.rank] = {thisProcess(), options.device.index};
-  if (std::ranges::find(options.isFar, true) != options.isFar.end())
-    far_ = options.makeFar(executor::cuda::farLayout(endpoint_->layout()));
-  state_.byCopies = options.byCopies && !far_;
+  if (std::ranges::find(options.isRemote, true) != options.isRemote.end())
+    remote_ = options.makeRemote(executor::cuda::remoteLayout(endpoint_->layout()));
+  state_.byCopies = options.byCopies && !remote_;
   if (options.rank == 0) group_ = number_;
 }
 
@@ -132,7 +132,7 @@ CudaSide::~CudaSide() {
                                  .endpoint = std::move(endpoint_),
                                  .before = std::move(before_),
                                  .copyProbe = std::move(copyProbe_),
-                                 .far = std::move(far_),
+                                 .remote = std::move(remote_),
                                  .engine = std::move(engine_)});
   } catch (const std::exception& e) {
     base::log(LogLevel::Error, "rank ", rank(), " leaves ", toString(options_.device), ": ",
@@ -146,7 +146,7 @@ void CudaSide::giveBlocks() {
 }
 
 transports::Address CudaSide::address(int peer) {
-  transports::Address own = isFar(peer) ? far_->address(peer) : endpoint_->address();
+  transports::Address own = isRemote(peer) ? remote_->address(peer) : endpoint_->address();
   own.blob = base::ByteWriter()
                  .put(thisProcess().id)
                  .put(thisProcess().number)
@@ -169,28 +169,28 @@ void CudaSide::connect(int peer, const transports::Address& address) {
   const base::Bytes endpoint = in.getBytes("endpoint");
   in.requireEnd();
   const OutsideCapture outside;
-  if (isFar(peer)) return connectFar(peer, endpoint, reachesGpus);
+  if (isRemote(peer)) return connectRemote(peer, endpoint, reachesGpus);
   endpoint_->connect(peer, endpoint, address.descriptors);
   if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
   state_.byCopies |= endpoint_->takesTurns(peer);
 }
 
 // Both ends come to the same. The peer sends nothing before it has heard this rank's state.
-void CudaSide::connectFar(int peer, const base::Bytes& address, bool reachesGpus) {
+void CudaSide::connectRemote(int peer, const base::Bytes& address, bool reachesGpus) {
   peers_[peer].isDirect = options_.reachesGpus && reachesGpus;
-  far_->connect(peer, {address, {}});
-  peers_[peer].far = far_->name(peer);
+  remote_->connect(peer, {address, {}});
+  peers_[peer].remote = remote_->name(peer);
   endpoint_->connectThroughHost(
       peer, peers_[peer].isDirect ? kLeastDirectBytes : transports::p2p::kNoMessage);
-  executor::cuda::goDirect(*endpoint_, *far_, peer);
+  executor::cuda::goDirect(*endpoint_, *remote_, peer);
 }
 
 void CudaSide::logWays() const {
-  const auto far = std::ranges::count(options_.isFar, true);
+  const auto remote = std::ranges::count(options_.isRemote, true);
   const auto direct = std::ranges::count(peers_, true, &Neighbour::isDirect);
-  if (far == 0) return;
+  if (remote == 0) return;
   base::log(LogLevel::Info, "rank ", rank(), " on ", toString(options_.device), ": with ", direct,
-            " of ", far, " ranks on other hosts UCX sends messages of ", kLeastDirectBytes,
+            " of ", remote, " ranks on other hosts UCX sends messages of ", kLeastDirectBytes,
             " bytes and more from GPU to GPU; all others go through pinned memory");
 }
 
@@ -198,14 +198,15 @@ std::string CudaSide::describe(int peer) const {
   const Neighbour& it = peers_[peer];
   std::string text = "on " + toString(Device{DeviceKind::Cuda, it.device});
   if (peer == rank()) return text;
-  if (!isFar(peer)) return text + (byCopies() ? " by p2p, with copies" : " by p2p");
-  return text + " by " + it.far + (it.isDirect ? ", from GPU to GPU" : ", through pinned memory");
+  if (!isRemote(peer)) return text + (byCopies() ? " by p2p, with copies" : " by p2p");
+  return text + " by " + it.remote +
+         (it.isDirect ? ", from GPU to GPU" : ", through pinned memory");
 }
 
 bool CudaSide::canMap() const {
   if (byCopies()) return false;
   for (int peer = 0; peer < options_.size; ++peer)
-    if (!isNear(peer)) return false;
+    if (!isInThisProcess(peer)) return false;
   return true;
 }
 
@@ -257,14 +258,14 @@ void CudaSide::hear(int peer, const ToldGpuState& told) {
 void CudaSide::rejoin() {
   const OutsideCapture outside;
   giveBlocks();
-  if (far_)
+  if (remote_)
     return state_.add(rank(),
                       "ranks of several processes share a GPU, and others are on other hosts: "
                       "kernels are needed for these, and may not wait for each other there");
   for (int peer = 0; peer < options_.size; ++peer)
     if (peer != rank()) endpoint_->disconnect(peer, "it is joined for copies");
   before_ = std::move(endpoint_);
-  endpoint_ = makeNearEndpoint(options_, copyLayoutFor(options_.size));
+  endpoint_ = makeLocalEndpoint(options_, copyLayoutFor(options_.size));
   state_.address = endpoint_->address().blob;
 }
 
@@ -315,12 +316,13 @@ void CudaSide::makeReady() {
       otherDevices_.push_back(peer.device);
   }
   const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;
-  engine_ = byCopies() ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
-                       : makeKernelEngine(*endpoint_,
-                                          {.blocks = fewestBlocks_,
-                                           .reservesBlocks = !share_.shared,
-                                           .deadlineNs = deadlineNs},
-                                          canMap() && linesArriveWhole(devices), std::move(far_));
+  engine_ = byCopies()
+                ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
+                : makeKernelEngine(*endpoint_,
+                                   {.blocks = fewestBlocks_,
+                                    .reservesBlocks = !share_.shared,
+                                    .deadlineNs = deadlineNs},
+                                   canMap() && linesArriveWhole(devices), std::move(remote_));
   // So that copies that a thread waits for make no stream beside calls that run.
   device::sharedStream(device::StreamPurpose::Copies, options_.device.index);
   CudaSides::ofProcess().add(*this);

@@ -51,8 +51,8 @@ class CudaSide final : public GpuSide {
   uint32_t blocks() const override { return byCopies() ? 1 : fewestBlocks_; }
   bool canMap() const override;
   std::string describe(int peer) const override;
-  bool isRemote(int peer) const override {
-    return peers_[peer].process.id != 0 && !isNear(peer) && !isFar(peer);
+  bool isInOtherProcess(int peer) const override {
+    return peers_[peer].process.id != 0 && !isInThisProcess(peer) && !isRemote(peer);
   }
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
                                    const plan::ProgramOf& programOf) override;
@@ -92,17 +92,17 @@ class CudaSide final : public GpuSide {
   struct Neighbour {
     Process process;  ///< 0 before connect(): it does nothing here then
     int device = 0;
-    std::string far;        ///< the transport to it, where p2p does not lead there
+    std::string remote;     ///< the transport to it, where p2p does not lead there
     bool isDirect = false;  ///< long messages between it and this rank do not pass through the host
   };
-  bool isFar(int peer) const { return options_.isFar[peer]; }
+  bool isRemote(int peer) const { return options_.isRemote[peer]; }
   /// Of this process, and joined by p2p.
-  bool isNear(int peer) const {
-    return !isFar(peer) && peers_[peer].process == peers_[options_.rank].process;
+  bool isInThisProcess(int peer) const {
+    return !isRemote(peer) && peers_[peer].process == peers_[options_.rank].process;
   }
   /// Of this process, on this device.
   uint32_t ranksHere() const;
-  void connectFar(int peer, const base::Bytes& address, bool reachesGpus);
+  void connectRemote(int peer, const base::Bytes& address, bool reachesGpus);
   void logWays() const;
   void warnOfFewQueues() const;
   void giveBlocks();
@@ -117,7 +117,7 @@ class CudaSide final : public GpuSide {
   // `before_` is the one before rejoin(), until all peers have let go of its memory.
   std::unique_ptr<transports::p2p::Endpoint> endpoint_, before_;
   std::unique_ptr<executor::copy::CopyProbe> copyProbe_;  // while it is under way, of copies
-  std::unique_ptr<transports::Endpoint> far_;  // to the far peers, until the engine has it
+  std::unique_ptr<transports::Endpoint> remote_;  // to the remote peers, until the engine has it
   GpuState state_;
   std::vector<Neighbour> peers_;
   std::vector<int> otherDevices_;  // the peers', each once

@@ -27,9 +27,9 @@ class KernelEngine final : public GpuEngine {
  public:
   KernelEngine(transports::p2p::Endpoint& endpoint,
                const executor::cuda::InterpreterOptions& options, bool keepsLines,
-               std::unique_ptr<transports::Endpoint> far)
+               std::unique_ptr<transports::Endpoint> remote)
       : rank_(endpoint.rank()),
-        interpreter_(endpoint, BlockShares::ofProcess().residency(), options, std::move(far)),
+        interpreter_(endpoint, BlockShares::ofProcess().residency(), options, std::move(remote)),
         keepsLines_(keepsLines) {}
 
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
@@ -86,9 +86,10 @@ int KernelEngine::missedLeaver(const std::vector<std::optional<uint64_t>>& leftA
 std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
   const auto* const report = interpreter_.report();
   if (!report) {
-    const auto far = interpreter_.farFailure();
-    if (!far) return {};
-    return GpuFailure{.code = far->error.code(), .text = far->error.what(), .peer = far->peer};
+    const auto remote = interpreter_.remoteFailure();
+    if (!remote) return {};
+    return GpuFailure{
+        .code = remote->error.code(), .text = remote->error.what(), .peer = remote->peer};
   }
   const Error error = *interpreter_.failure();
   return GpuFailure{.code = error.code(),
@@ -162,8 +163,8 @@ void KernelEngine::launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_
 std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
                                             const executor::cuda::InterpreterOptions& options,
                                             bool keepsLines,
-                                            std::unique_ptr<transports::Endpoint> far) {
-  return std::make_unique<KernelEngine>(endpoint, options, keepsLines, std::move(far));
+                                            std::unique_ptr<transports::Endpoint> remote) {
+  return std::make_unique<KernelEngine>(endpoint, options, keepsLines, std::move(remote));
 }
 
 }  // namespace tutti::communicator

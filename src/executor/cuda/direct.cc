@@ -4,7 +4,7 @@
 
 namespace tutti::executor::cuda {
 
-void goDirect(const transports::p2p::Endpoint& endpoint, transports::Endpoint& far, int peer) {
+void goDirect(const transports::p2p::Endpoint& endpoint, transports::Endpoint& remote, int peer) {
   const transports::RingLayout& rings = endpoint.layout().rings;
   for (int channel = 0; channel < rings.channels; ++channel) {
     const auto link = endpoint.hostLink(peer, channel);
@@ -17,7 +17,7 @@ void goDirect(const transports::p2p::Endpoint& endpoint, transports::Endpoint& f
         .leastBytes = link.directBytes,
         .memory = endpoint.directMemory(peer),
         .enter = [device = endpoint.device()] { cudaSetDevice(device); }};
-    TUTTI_REQUIRE(far.goDirect(peer, channel, slots), far.name(peer), ", which joins rank ",
+    TUTTI_REQUIRE(remote.goDirect(peer, channel, slots), remote.name(peer), ", which joins rank ",
                   endpoint.rank(), " with rank ", peer, ", does not reach memory of devices");
   }
 }

@@ -46,7 +46,7 @@ size_t slotBytesOfSlices(const plan::PlanSpec& spec, size_t slotBytes, uint32_t 
 
 Interpreter::Interpreter(transports::p2p::Endpoint& endpoint, Residency& residency,
                          const InterpreterOptions& options,
-                         std::unique_ptr<transports::Endpoint> far)
+                         std::unique_ptr<transports::Endpoint> remote)
     : endpoint_(endpoint),
       residency_(residency),
       options_(options),
@@ -64,7 +64,7 @@ Interpreter::Interpreter(transports::p2p::Endpoint& endpoint, Residency& residen
   endpoint.requireTogether();
   for (int peer = 0; peer < endpoint.size() && !proxy_; ++peer)
     if (endpoint.isThroughHost(peer))
-      proxy_ = std::make_unique<Proxy>(endpoint, std::move(far), stopWord_.data());
+      proxy_ = std::make_unique<Proxy>(endpoint, std::move(remote), stopWord_.data());
   if (!options.reservesBlocks) return;
   residency.reserve(endpoint.device(), options.blocks, base::message("rank ", endpoint.rank()));
   hasBlocks_ = true;
@@ -187,15 +187,16 @@ const Report* Interpreter::report() const {
 
 std::optional<Error> Interpreter::failure() const {
   const Report* const written = report();
-  const auto far = farFailure();
+  const auto remote = remoteFailure();
   if (written != nullptr)
-    return errorOf(endpoint_.rank(), *written, far ? std::optional(far->error) : std::nullopt);
-  if (!far) return {};
-  return Error(far->error.code(),
-               base::message("rank ", endpoint_.rank(), ": ", far->error.what()));
+    return errorOf(endpoint_.rank(), *written,
+                   remote ? std::optional(remote->error) : std::nullopt);
+  if (!remote) return {};
+  return Error(remote->error.code(),
+               base::message("rank ", endpoint_.rank(), ": ", remote->error.what()));
 }
 
-std::optional<FarFailure> Interpreter::farFailure() const {
+std::optional<RemoteFailure> Interpreter::remoteFailure() const {
   return proxy_ ? proxy_->failure() : std::nullopt;
 }
 

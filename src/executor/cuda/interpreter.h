@@ -114,10 +114,10 @@ class Interpreter {
   /// Throws InvalidUsage where the device does not hold the blocks, PeerLost where a peer is not
   /// connected. The endpoint and the residency outlive it; launches have ended before it does, and
   /// graphs of them are not replayed any more. Where the endpoint has peers through the host, `far`
-  /// leads to them, has farLayout(), and serves nobody else; a thread moves what it carries.
+  /// leads to them, has remoteLayout(), and serves nobody else; a thread moves what it carries.
   Interpreter(transports::p2p::Endpoint& endpoint, Residency& residency,
               const InterpreterOptions& options = {},
-              std::unique_ptr<transports::Endpoint> far = nullptr);
+              std::unique_ptr<transports::Endpoint> remote = nullptr);
   /// No launch is under way.
   ~Interpreter();
   /// Ahead of that, when nothing is launched or replayed any more: others may have its blocks.
@@ -183,7 +183,7 @@ class Interpreter {
   const Report* report() const;
   /// Why no more gets through to peers on other hosts, whether something is under way or not. From
   /// any thread.
-  std::optional<FarFailure> farFailure() const;
+  std::optional<RemoteFailure> remoteFailure() const;
 
   struct Part;  // of a launch; in launch.h
 

@@ -23,22 +23,22 @@ constexpr uint32_t kGivenUp = 0x55504947;  // "GIPU"
 
 }  // namespace
 
-transports::RingLayout farLayout(const transports::p2p::Layout& layout) {
+transports::RingLayout remoteLayout(const transports::p2p::Layout& layout) {
   return {.channels = layout.rings.channels + 1,
           .slotCount = layout.rings.slotCount,
           .slotBytes = layout.rings.slotBytes};
 }
 
-Proxy::Proxy(const transports::p2p::Endpoint& endpoint, std::unique_ptr<transports::Endpoint> far,
-             uint32_t* stopWord)
-    : far_(std::move(far)),
+Proxy::Proxy(const transports::p2p::Endpoint& endpoint,
+             std::unique_ptr<transports::Endpoint> remote, uint32_t* stopWord)
+    : remote_(std::move(remote)),
       rank_(endpoint.rank()),
       device_(endpoint.device()),
       arrivals_(endpoint.device()),
       stopWord_(stopWord),
       atExit_([this] { abandon(); }) {
-  const auto wanted = farLayout(endpoint.layout());
-  TUTTI_REQUIRE(far_ != nullptr && far_->layout() == wanted, "rank ", endpoint.rank(),
+  const auto wanted = remoteLayout(endpoint.layout());
+  TUTTI_REQUIRE(remote_ != nullptr && remote_->layout() == wanted, "rank ", endpoint.rank(),
                 " needs a transport to other hosts with ", transports::describe(wanted));
   for (int peer = 0; peer < endpoint.size(); ++peer)
     if (endpoint.isThroughHost(peer)) peers_.push_back(makePeer(endpoint, peer));
@@ -55,16 +55,16 @@ void Proxy::abandon() {
   finish();
 }
 
-Proxy::FarPeer Proxy::makePeer(const transports::p2p::Endpoint& endpoint, int rank) const {
+Proxy::RemotePeer Proxy::makePeer(const transports::p2p::Endpoint& endpoint, int rank) const {
   const int channels = endpoint.layout().rings.channels;
-  FarPeer peer{.rank = rank,
-               .sendNotice = &far_->sendRing(rank, channels),
-               .receiveNotice = &far_->receiveRing(rank, channels),
-               .poison = endpoint.hostPoison(rank)};
+  RemotePeer peer{.rank = rank,
+                  .sendNotice = &remote_->sendRing(rank, channels),
+                  .receiveNotice = &remote_->receiveRing(rank, channels),
+                  .poison = endpoint.hostPoison(rank)};
   for (int channel = 0; channel < channels; ++channel) {
     const auto link = endpoint.hostLink(rank, channel);
-    peer.senders.emplace_back(link, endpoint.layout(), far_->sendRing(rank, channel));
-    peer.receivers.emplace_back(link, endpoint.layout(), far_->receiveRing(rank, channel), rank,
+    peer.senders.emplace_back(link, endpoint.layout(), remote_->sendRing(rank, channel));
+    peer.receivers.emplace_back(link, endpoint.layout(), remote_->receiveRing(rank, channel), rank,
                                 arrivals_);
   }
   return peer;
@@ -99,16 +99,16 @@ void Proxy::settle() {
       backoff.idle();
     }
   }
-  if (!hasStopped()) far_->drain([this] { return hasStopped(); });
-  if (hasStopped()) far_->abandon();
+  if (!hasStopped()) remote_->drain([this] { return hasStopped(); });
+  if (hasStopped()) remote_->abandon();
   for (const auto end = base::Deadline::after(kLastWords); hasStopped() && !end.passed();)
     if (!move()) backoff.idle();
-  while (!far_->cancelZeroCopy()) backoff.idle();
+  while (!remote_->cancelZeroCopy()) backoff.idle();
 }
 
 void Proxy::warnOfWhatIsLeft() const {
-  for (const FarPeer& peer : peers_)
-    if (!peer.isLost && !std::ranges::all_of(peer.senders, &FarSender::isSettled))
+  for (const RemotePeer& peer : peers_)
+    if (!peer.isLost && !std::ranges::all_of(peer.senders, &RemoteSender::isSettled))
       base::log(LogLevel::Warning, "rank ", rank_, " ends, and what it sent to rank ", peer.rank,
                 " has not left for ", kStuck.count(), " s: it will be missing there");
 }
@@ -118,15 +118,15 @@ bool Proxy::hasStopped() const {
 }
 
 bool Proxy::isSettled() const {
-  return std::ranges::all_of(peers_, [](const FarPeer& peer) {
+  return std::ranges::all_of(peers_, [](const RemotePeer& peer) {
     return peer.isLost || peer.isRefused ||
-           std::ranges::all_of(peer.senders, &FarSender::isSettled);
+           std::ranges::all_of(peer.senders, &RemoteSender::isSettled);
   });
 }
 
 bool Proxy::move() {
   bool moved = false;
-  for (FarPeer& peer : peers_) {
+  for (RemotePeer& peer : peers_) {
     if (peer.isLost) continue;
     try {
       moved |= move(peer);
@@ -139,16 +139,16 @@ bool Proxy::move() {
   return progress() || moved;
 }
 
-bool Proxy::move(FarPeer& peer) {
+bool Proxy::move(RemotePeer& peer) {
   bool moved = moveNotices(peer);
   if (peer.isRefused) return moved;
-  for (FarSender& sender : peer.senders) moved |= sender.move();
-  for (FarReceiver& receiver : peer.receivers) moved |= receiver.move();
+  for (RemoteSender& sender : peer.senders) moved |= sender.move();
+  for (RemoteReceiver& receiver : peer.receivers) moved |= receiver.move();
   return moved;
 }
 
 // Their ring has room: no rank gives up twice.
-bool Proxy::moveNotices(FarPeer& peer) {
+bool Proxy::moveNotices(RemotePeer& peer) {
   bool moved = false;
   if (!peer.isTold && std::atomic_ref(*peer.poison).load(std::memory_order_acquire) != 0) {
     peer.sendNotice->publish(kGivenUp, 0, 0);
@@ -165,9 +165,9 @@ bool Proxy::moveNotices(FarPeer& peer) {
 
 bool Proxy::progress() {
   try {
-    return far_->progress();
+    return remote_->progress();
   } catch (const transports::ConnectionLost& lost) {
-    for (FarPeer& peer : peers_)
+    for (RemotePeer& peer : peers_)
       if (peer.rank == lost.peer()) peer.isLost = true;
     fail(lost, StopReason::Lost, lost.peer());
   } catch (const Error& error) {
@@ -180,13 +180,13 @@ bool Proxy::progress() {
 void Proxy::fail(const Error& error, StopReason reason, int peer) {
   const std::lock_guard lock(mutex_);
   if (failure_) return;
-  failure_ = FarFailure{error, peer};
+  failure_ = RemoteFailure{error, peer};
   uint32_t none = 0;
   std::atomic_ref(*stopWord_)
       .compare_exchange_strong(none, stopWord(reason, peer), std::memory_order_acq_rel);
 }
 
-std::optional<FarFailure> Proxy::failure() const {
+std::optional<RemoteFailure> Proxy::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }

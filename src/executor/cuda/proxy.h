@@ -14,7 +14,7 @@
 #include "src/base/at_exit.h"
 #include "src/base/service_thread.h"
 #include "src/executor/cuda/arguments.h"
-#include "src/executor/cuda/far_link.h"
+#include "src/executor/cuda/remote_link.h"
 #include "transports/connection.h"
 #include "transports/p2p/endpoint.h"
 
@@ -22,9 +22,9 @@ namespace tutti::executor::cuda {
 
 /// What the transport to other hosts must have: a channel more than p2p, by which ranks tell that
 /// they have given up.
-transports::RingLayout farLayout(const transports::p2p::Layout& layout);
+transports::RingLayout remoteLayout(const transports::p2p::Layout& layout);
 
-struct FarFailure {
+struct RemoteFailure {
   Error error;
   int peer;  ///< -1: none of them
 };
@@ -34,8 +34,8 @@ class Proxy {
   /// Serves those peers that `endpoint`, which outlives it, has through the host. `far` knows their
   /// addresses and was told of direct messages (goDirect()), and nobody else uses it. `stopWord` is
   /// pinned: 0 until the kernel must end. Throws InvalidArgument where `far` has another layout
-  /// than farLayout(), and what its rings throw.
-  Proxy(const transports::p2p::Endpoint& endpoint, std::unique_ptr<transports::Endpoint> far,
+  /// than remoteLayout(), and what its rings throw.
+  Proxy(const transports::p2p::Endpoint& endpoint, std::unique_ptr<transports::Endpoint> remote,
         uint32_t* stopWord);
   ~Proxy() { finish(); }
   Proxy(const Proxy&) = delete;
@@ -45,13 +45,13 @@ class Proxy {
   /// something moves; when a launch has failed a moment only, for the peers to be told.
   void finish();
   /// Why no more gets through, when that is so: PeerLost, or Refused. From any thread.
-  std::optional<FarFailure> failure() const;
+  std::optional<RemoteFailure> failure() const;
 
  private:
-  struct FarPeer {
+  struct RemotePeer {
     int rank;
-    std::vector<FarSender> senders;      // by channel
-    std::vector<FarReceiver> receivers;  // likewise
+    std::vector<RemoteSender> senders;      // by channel
+    std::vector<RemoteReceiver> receivers;  // likewise
     transports::SendRing* sendNotice;
     transports::ReceiveRing* receiveNotice;
     uint32_t* poison;  // not 0: the kernel has given up
@@ -61,26 +61,26 @@ class Proxy {
   };
 
   void abandon();
-  FarPeer makePeer(const transports::p2p::Endpoint& endpoint, int rank) const;
+  RemotePeer makePeer(const transports::p2p::Endpoint& endpoint, int rank) const;
   void serve();
   void settle();
   bool hasStopped() const;
   bool isSettled() const;
   void warnOfWhatIsLeft() const;
   bool move();
-  bool move(FarPeer& peer);
-  bool moveNotices(FarPeer& peer);
+  bool move(RemotePeer& peer);
+  bool moveNotices(RemotePeer& peer);
   bool progress();
   void fail(const Error& error, StopReason reason, int peer);
 
-  const std::unique_ptr<transports::Endpoint> far_;
+  const std::unique_ptr<transports::Endpoint> remote_;
   const int rank_, device_;
   const Arrivals arrivals_;
   uint32_t* const stopWord_;
-  std::vector<FarPeer> peers_;
+  std::vector<RemotePeer> peers_;
   std::atomic<bool> stopping_{false}, abandoned_{false};
   mutable std::mutex mutex_;  // guards what follows
-  std::optional<FarFailure> failure_;
+  std::optional<RemoteFailure> failure_;
   base::ServiceThread thread_;
   const base::AtExit atExit_;  // the thread uses pinned memory and the transport
 };

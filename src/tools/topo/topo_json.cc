@@ -130,14 +130,14 @@ Json distancesOf(const Machine& m, const std::vector<NetworkDevice>& devices) {
 
 Json ranksOf(const Machine& m, const std::vector<NetworkDevice>& devices, int ranks) {
   const std::vector<Binding> bindings = bindInBlocks(m, ranks);
-  const std::vector<NearNic> near = nearNics(m, bindings);
+  const std::vector<ClosestNic> closest = closestNics(m, bindings);
   Json all = Json::array();
   for (size_t rank = 0; rank < bindings.size(); ++rank) {
-    const int device = near[rank].device, gpu = bindings[rank].gpu;
+    const int device = closest[rank].device, gpu = bindings[rank].gpu;
     all.push_back({{"pus", bindings[rank].cpus},
                    {"gpu", gpu < 0 ? Json(nullptr) : Json(gpu)},
-                   {"near_nic", device < 0 ? Json(nullptr) : Json(devices[device].name)},
-                   {"distance", toString(near[rank].distance)}});
+                   {"closest_nic", device < 0 ? Json(nullptr) : Json(devices[device].name)},
+                   {"distance", toString(closest[rank].distance)}});
   }
   return all;
 }

@@ -108,11 +108,11 @@ struct Tree {
 class Picture {
  public:
   Picture(const Machine& machine, int ranks) : m_(machine), ranks_(ranks) {
-    const std::vector<NearNic> near = nearNics(m_, bindInBlocks(m_, ranks));
+    const std::vector<ClosestNic> closest = closestNics(m_, bindInBlocks(m_, ranks));
     const std::vector<NetworkDevice> devices = networkDevices(m_);
-    for (size_t rank = 0; rank < near.size(); ++rank)
-      if (near[rank].device >= 0)
-        ranksOf_[devices[near[rank].device].name].push_back(static_cast<int>(rank));
+    for (size_t rank = 0; rank < closest.size(); ++rank)
+      if (closest[rank].device >= 0)
+        ranksOf_[devices[closest[rank].device].name].push_back(static_cast<int>(rank));
   }
 
   std::string make() {

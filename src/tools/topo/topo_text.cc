@@ -101,17 +101,17 @@ void writeInterfaces(Page& page, const Machine& m) {
   }
 }
 
-/// "18 NVLinks", "near NIC mlx5_0:1 (PIX)", "GPU-...".
+/// "18 NVLinks", "closest NIC mlx5_0:1 (PIX)", "GPU-...".
 std::vector<std::string> detailsOf(const Machine& m, int index) {
   const Gpu& gpu = m.gpus[static_cast<size_t>(index)];
   std::vector<std::string> parts;
   parts.push_back(gpu.nvLinks ? countText(static_cast<uint64_t>(*gpu.nvLinks), "NVLink")
                               : "NVLinks unknown");
   const Binding binding{.gpu = index};
-  if (const NearNic near = nearNics(m, {&binding, 1})[0]; near.device >= 0)
-    parts.push_back(base::message("near NIC ",
-                                  networkDevices(m)[static_cast<size_t>(near.device)].name, " (",
-                                  toString(near.distance), ")"));
+  if (const ClosestNic closest = closestNics(m, {&binding, 1})[0]; closest.device >= 0)
+    parts.push_back(base::message("closest NIC ",
+                                  networkDevices(m)[static_cast<size_t>(closest.device)].name, " (",
+                                  toString(closest.distance), ")"));
   if (!gpu.uuid.empty()) parts.push_back(gpu.uuid);
   return parts;
 }
@@ -215,17 +215,17 @@ void writeTransports(Page& page, const Machine& m, int ranks) {
     page.line(answer.name, answer.describe());
 }
 
-void writeNearNics(Page& page, const Machine& m, int ranks) {
-  page.heading("Near NIC of each rank, bound in equal parts");
+void writeClosestNics(Page& page, const Machine& m, int ranks) {
+  page.heading("Closest NIC of each rank, bound in equal parts");
   const std::vector<NetworkDevice> devices = networkDevices(m);
   const std::vector<Binding> bindings = bindInBlocks(m, ranks);
-  const std::vector<NearNic> near = nearNics(m, bindings);
+  const std::vector<ClosestNic> closest = closestNics(m, bindings);
   for (size_t rank = 0; rank < bindings.size(); ++rank) {
     std::string text = numbersText("PU", bindings[rank].cpus);
     if (bindings[rank].gpu >= 0) text = base::message("GPU ", bindings[rank].gpu, ", ", text);
-    text += near[rank].device < 0 ? ": none"
-                                  : base::message(": ", devices[near[rank].device].name, " (",
-                                                  toString(near[rank].distance), ")");
+    text += closest[rank].device < 0 ? ": none"
+                                     : base::message(": ", devices[closest[rank].device].name, " (",
+                                                     toString(closest[rank].distance), ")");
     page.line(base::message("rank ", rank), text);
   }
 }
@@ -243,7 +243,7 @@ std::string topoText(const Machine& m, int ranks) {
   writeLibraries(page, m);
   writeDistances(page, m);
   writeTransports(page, m, ranks);
-  writeNearNics(page, m, ranks);
+  writeClosestNics(page, m, ranks);
   return std::move(page).take();
 }
 

@@ -59,10 +59,10 @@ TEST_F(GpuHostCalls, OverUcxAlone) {
 }
 
 /// Ranks of this process, far from each other, without communicators.
-class FarSides {
+class RemoteSides {
  public:
   /// Rank r's device is devices[r], and its network reaches GPUs where reachesGpus[r].
-  FarSides(const std::vector<Device>& devices, const std::vector<bool>& reachesGpus) {
+  RemoteSides(const std::vector<Device>& devices, const std::vector<bool>& reachesGpus) {
     for (size_t r = 0; r < devices.size(); ++r)
       sides_.push_back(make(static_cast<int>(r), devices, reachesGpus[r]));
   }
@@ -80,15 +80,15 @@ class FarSides {
                                               bool reachesGpus) {
     const auto size = static_cast<int>(devices.size());
     workers_.push_back(transports::ucx::makeWorker());
-    std::vector<bool> isFar(devices.size(), true);
-    isFar[rank] = false;
+    std::vector<bool> isRemote(devices.size(), true);
+    isRemote[rank] = false;
     return communicator::makeGpuSide({.device = devices[rank],
                                       .rank = rank,
                                       .size = size,
                                       .timeoutMs = 1000,
-                                      .isFar = isFar,
+                                      .isRemote = isRemote,
                                       .reachesGpus = reachesGpus,
-                                      .makeFar = [&](const transports::RingLayout& layout) {
+                                      .makeRemote = [&](const transports::RingLayout& layout) {
                                         return transports::ucx::makeUcxEndpoint(workers_.back(),
                                                                                 rank, size, layout);
                                       }});
@@ -109,7 +109,7 @@ TEST_F(GpuHostCalls, GoFromGpuToGpuWhereBothReachThem) {
   const int devices = deviceCount(DeviceKind::Cuda);
   for (const bool other : {false, true}) {
     Ways ways;
-    FarSides sides({gpu(0), gpu(1 % devices)}, {true, other});
+    RemoteSides sides({gpu(0), gpu(1 % devices)}, {true, other});
     sides.connect();
     sides.makeReady();
     EXPECT_EQ(ways.count(other ? 1 : 0, 1), 2) << other;
@@ -125,7 +125,7 @@ TEST_F(GpuHostCalls, ShareTheBlocksOfTheirDevice) {
   const uint32_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
   const int third = deviceCount(DeviceKind::Cuda) - 1;
   const uint32_t here = third == 0 ? 3 : 2;
-  FarSides sides({gpu(0), gpu(0), gpu(third)}, {true, true, true});
+  RemoteSides sides({gpu(0), gpu(0), gpu(third)}, {true, true, true});
   sides.connect();
   const uint32_t each = sides[0].state().blocks;
   EXPECT_EQ(each, std::min(communicator::wantedBlocks(here), capacity / (2 * here)));
@@ -135,7 +135,7 @@ TEST_F(GpuHostCalls, ShareTheBlocksOfTheirDevice) {
 // On two hosts processes may have one id.
 TEST_F(GpuHostCalls, OfAnotherProcessTakeNoBlocksHere) {
   const uint32_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
-  FarSides sides({gpu(0), gpu(0)}, {true, true});
+  RemoteSides sides({gpu(0), gpu(0)}, {true, true});
   transports::Address address = sides[1].address(0);
   ASSERT_GT(address.blob.size(), 16U);
   address.blob[8] ^= std::byte{1};  // of the number behind the id

@@ -46,19 +46,19 @@ DeviceRanks::DeviceRanks(const DeviceRanksOptions& options)
     endpoints.push_back(endpoints_.back().get());
   }
   connectRanks(endpoints, options_);
-  auto far = farEndpoints();
+  auto remote = remoteEndpoints();
   for (int r = 0; r < options.ranks; ++r) {
     interpreters_.push_back(
         std::make_unique<Interpreter>(*endpoints_[r], residency_, options.interpreter,
-                                      options.network ? std::move(far[r]) : nullptr));
+                                      options.network ? std::move(remote[r]) : nullptr));
     OnDevice on(deviceOf(r));
     TUTTI_CUDA(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking));
   }
 }
 
-std::vector<std::unique_ptr<transports::Endpoint>> DeviceRanks::farEndpoints() const {
+std::vector<std::unique_ptr<transports::Endpoint>> DeviceRanks::remoteEndpoints() const {
   if (!options_.network) return {};
-  auto all = options_.network(options_.ranks, executor::cuda::farLayout(options_.layout));
+  auto all = options_.network(options_.ranks, executor::cuda::remoteLayout(options_.layout));
   for (int r = 0; r < options_.ranks; ++r)
     for (int peer = 0; peer < options_.ranks; ++peer)
       if (r != peer) all[r]->connect(peer, all[peer]->address(r));
@@ -73,7 +73,7 @@ void connectRanks(std::span<DeviceEndpoint* const> endpoints, const DeviceRanksO
   for (DeviceEndpoint* from : endpoints)
     for (DeviceEndpoint* to : endpoints) {
       if (from == to) continue;
-      if (options.areFar(from->rank(), to->rank()))
+      if (options.areRemote(from->rank(), to->rank()))
         to->connectThroughHost(from->rank(), options.directBytes);
       else
         to->connect(from->rank(), from->address().blob);

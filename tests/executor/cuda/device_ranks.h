@@ -21,7 +21,7 @@ using DeviceEndpoint = transports::p2p::Endpoint;
 using transports::p2p::Wire;
 
 /// Endpoints of all ranks, not connected.
-using FarNetwork = std::function<std::vector<std::unique_ptr<transports::Endpoint>>(
+using RemoteNetwork = std::function<std::vector<std::unique_ptr<transports::Endpoint>>(
     int ranks, const transports::RingLayout& layout)>;
 
 /// Whether the networks of these tests read and write memory of devices: the emulation's, which is
@@ -42,11 +42,11 @@ struct DeviceRanksOptions {
   /// By rank: ranks of different ones behave as if they were on different hosts, and `network`
   /// joins them. None: all are on one.
   std::vector<int> hosts = {};
-  FarNetwork network = {};
+  RemoteNetwork network = {};
   /// Between those: payloads that reach so far lie in memory of the devices, where networksReach().
   uint32_t directBytes = transports::p2p::kNoMessage;
 
-  bool areFar(int rank, int peer) const { return !hosts.empty() && hosts[rank] != hosts[peer]; }
+  bool areRemote(int rank, int peer) const { return !hosts.empty() && hosts[rank] != hosts[peer]; }
 };
 
 /// Bytes of a device at any distance from an aligned address.
@@ -102,7 +102,7 @@ class DeviceRanks {
   void destroy(int rank);
 
  private:
-  std::vector<std::unique_ptr<transports::Endpoint>> farEndpoints() const;
+  std::vector<std::unique_ptr<transports::Endpoint>> remoteEndpoints() const;
 
   const DeviceRanksOptions options_;
   const int devices_;

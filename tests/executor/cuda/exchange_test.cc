@@ -284,7 +284,7 @@ std::string mismatchOf(DeviceRanks& ranks) {
   return text;
 }
 
-enum class Way { Near, Far, Direct };
+enum class Way { Local, Remote, Direct };
 
 // Also where one of both is one message and the other many, and from host to host.
 class ExchangesThatDiffer : public testing::TestWithParam<Way> {};
@@ -312,7 +312,7 @@ TEST_P(ExchangesThatDiffer, AreAMismatchThatNamesBoth) {
   };
   for (const auto& [sent, received] : kPairs) {
     DeviceRanksOptions options = exchanging(2);
-    if (GetParam() != Way::Near) {
+    if (GetParam() != Way::Local) {
       options.hosts = {0, 1};
       options.network = badSimNetwork(1);
     }
@@ -333,7 +333,7 @@ TEST_P(ExchangesThatDiffer, AreAMismatchThatNamesBoth) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Hosts, ExchangesThatDiffer,
-                         testing::Values(Way::Near, Way::Far, Way::Direct));
+                         testing::Values(Way::Local, Way::Remote, Way::Direct));
 
 // One rank is in a collective, the other sends or receives.
 TEST(Exchanges, AreNotCollectives) {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "src/executor/cuda/far_link.h"
+#include "src/executor/cuda/remote_link.h"
 
 namespace tutti::tests {
 

@@ -7,7 +7,7 @@
 namespace tutti::tests {
 namespace {
 
-FarNetwork of(std::shared_ptr<Fabric> fabric) {
+RemoteNetwork of(std::shared_ptr<Fabric> fabric) {
   return [fabric](int ranks, const transports::RingLayout& layout) {
     return fabric->endpoints(ranks, layout);
   };
@@ -15,7 +15,7 @@ FarNetwork of(std::shared_ptr<Fabric> fabric) {
 
 }  // namespace
 
-FarNetwork simNetwork(const transports::sim::SimOptions& options) {
+RemoteNetwork simNetwork(const transports::sim::SimOptions& options) {
   return [options](int ranks, const transports::RingLayout& layout) {
     const auto network = std::make_shared<transports::sim::Network>(ranks, layout, options);
     std::vector<std::unique_ptr<transports::Endpoint>> all;
@@ -24,11 +24,11 @@ FarNetwork simNetwork(const transports::sim::SimOptions& options) {
   };
 }
 
-FarNetwork badSimNetwork(uint64_t seed) {
+RemoteNetwork badSimNetwork(uint64_t seed) {
   return simNetwork({.seed = seed, .reorder = 0.1, .loss = 0.02, .duplicate = 0.02});
 }
 
-FarNetwork ucxNetwork() { return of(ucxThreads()); }
-FarNetwork shmNetwork() { return of(shmThreads()); }
+RemoteNetwork ucxNetwork() { return of(ucxThreads()); }
+RemoteNetwork shmNetwork() { return of(shmThreads()); }
 
 }  // namespace tutti::tests

@@ -7,12 +7,12 @@
 
 namespace tutti::tests {
 
-FarNetwork simNetwork(const transports::sim::SimOptions& options);
+RemoteNetwork simNetwork(const transports::sim::SimOptions& options);
 /// Packets are late, lost, doubled and overtaken, as `seed` says.
-FarNetwork badSimNetwork(uint64_t seed);
+RemoteNetwork badSimNetwork(uint64_t seed);
 /// Over loopback. Its workers live as long as it.
-FarNetwork ucxNetwork();
+RemoteNetwork ucxNetwork();
 /// It cannot lend: everything is copied.
-FarNetwork shmNetwork();
+RemoteNetwork shmNetwork();
 
 }  // namespace tutti::tests

@@ -51,7 +51,7 @@ class Payloads {
   std::vector<unsigned char*> payloads_;
 };
 
-class FarDirect : public testing::TestWithParam<const char*> {
+class RemoteDirect : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!networksReach()) GTEST_SKIP() << "no network of this test reaches memory of GPUs";
@@ -65,7 +65,7 @@ class FarDirect : public testing::TestWithParam<const char*> {
 };
 
 // Slots hold 4096 bytes: each message of the first call is one of 1024, of the second of 896.
-TEST_P(FarDirect, OnlyLongMessagesLieInMemoryOfTheDevice) {
+TEST_P(RemoteDirect, OnlyLongMessagesLieInMemoryOfTheDevice) {
   DeviceRanks ranks(options());
   const Payloads pinned(ranks, false), direct(ranks, true);
   const auto run = [&](uint64_t count) {
@@ -91,10 +91,10 @@ TEST_P(FarDirect, OnlyLongMessagesLieInMemoryOfTheDevice) {
   EXPECT_EQ(flushes(), after);
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, FarDirect, testing::Values("sim", "ucx"));
+INSTANTIATE_TEST_SUITE_P(Networks, RemoteDirect, testing::Values("sim", "ucx"));
 
 // Who cannot reach memory of devices is found out when ranks are joined.
-TEST(FarDirectSetUp, NeedsATransportThatReachesDevices) {
+TEST(RemoteDirectSetUp, NeedsATransportThatReachesDevices) {
   if (!networksReach()) GTEST_SKIP() << "no network of this test reaches memory of GPUs";
   try {
     DeviceRanks ranks(
@@ -108,7 +108,7 @@ TEST(FarDirectSetUp, NeedsATransportThatReachesDevices) {
 }
 
 // What does not fill a line travels in one.
-TEST(FarDirectSetUp, IsNotForMessagesOfALine) {
+TEST(RemoteDirectSetUp, IsNotForMessagesOfALine) {
   if (!networksReach()) GTEST_SKIP() << "no network of this test reaches memory of GPUs";
   EXPECT_THROW(DeviceRanks({.ranks = 2,
                             .hosts = {0, 1},

@@ -33,9 +33,9 @@ std::ostream& operator<<(std::ostream& out, const Way& way) {
   return out << way.network << (way.isDirect ? ", direct" : "");
 }
 
-class FarFaults : public testing::TestWithParam<Way> {
+class RemoteFaults : public testing::TestWithParam<Way> {
  protected:
-  static FarNetwork network() {
+  static RemoteNetwork network() {
     return std::string(GetParam().network) == "sim" ? badSimNetwork(1) : ucxNetwork();
   }
   static DeviceRanksOptions options(std::vector<int> hosts) {
@@ -46,19 +46,19 @@ class FarFaults : public testing::TestWithParam<Way> {
   }
 };
 
-TEST_P(FarFaults, CallsThatDifferAreAMismatch) {
+TEST_P(RemoteFaults, CallsThatDifferAreAMismatch) {
   DeviceRanks ranks(options({0, 1}));
   ranks.begin(ringCall(2, 300), Wire::LL, 1);
   expectDifferentCallsAreAMismatch(ranks);
 }
 
-TEST_P(FarFaults, CountsThatDifferAreAMismatch) {
+TEST_P(RemoteFaults, CountsThatDifferAreAMismatch) {
   DeviceRanks ranks(options({0, 1}));
   ranks.begin(ringCall(2, 300), Wire::Simple, 1);
   expectDifferentCountsAreAMismatch(ranks);
 }
 
-TEST_P(FarFaults, ASkippedOperationIsAMismatch) {
+TEST_P(RemoteFaults, ASkippedOperationIsAMismatch) {
   DeviceRanks ranks(options({0, 1}));
   ranks.begin(ringCall(2, 300), Wire::LL128, 1);
   expectSkippedIsMismatch(ranks);
@@ -66,7 +66,7 @@ TEST_P(FarFaults, ASkippedOperationIsAMismatch) {
 
 // Rank 1 is on rank 0's host and rank 2 is not; rank 3's launch comes late, or is refused: it has
 // been told meanwhile.
-TEST_P(FarFaults, AbortEndsAllRanks) {
+TEST_P(RemoteFaults, AbortEndsAllRanks) {
   DeviceRanks ranks(options({0, 0, 1, 1}));
   ranks.begin(ringCall(4, 9000), Wire::Simple, 1);
   for (int r = 0; r < 3; ++r) ranks.launch(r);
@@ -87,7 +87,7 @@ TEST_P(FarFaults, AbortEndsAllRanks) {
 }
 
 // And the other is told.
-TEST_P(FarFaults, NoWaitIsForEver) {
+TEST_P(RemoteFaults, NoWaitIsForEver) {
   auto late = options({0, 1});
   late.interpreter.deadlineNs = 30'000'000;
   DeviceRanks ranks(late);
@@ -97,7 +97,7 @@ TEST_P(FarFaults, NoWaitIsForEver) {
 }
 
 // What is on its way to it goes on; nothing of it is written to its memory, which is gone.
-TEST_P(FarFaults, ARankThatIsAbortedTakesBackWhereItReceives) {
+TEST_P(RemoteFaults, ARankThatIsAbortedTakesBackWhereItReceives) {
   for (const int afterMs : {0, 1, 5}) {
     auto hurried = options({0, 1});
     hurried.interpreter.deadlineNs = 300'000'000;
@@ -112,7 +112,7 @@ TEST_P(FarFaults, ARankThatIsAbortedTakesBackWhereItReceives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, FarFaults,
+INSTANTIATE_TEST_SUITE_P(Networks, RemoteFaults,
                          testing::Values(Way{"sim", false}, Way{"ucx", false}, Way{"sim", true},
                                          Way{"ucx", true}));
 
@@ -156,7 +156,7 @@ class Breaking final : public transports::Endpoint {
 /// Ranks 0 and 1 of host 0, 2 of host 1. Only rank 0 sees that its connection with rank 2 breaks.
 class ABrokenConnection : public testing::Test {
  protected:
-  FarNetwork network() {
+  RemoteNetwork network() {
     return [this](int ranks, const transports::RingLayout& layout) {
       auto all = badSimNetwork(1)(ranks, layout);
       all[0] = std::make_unique<Breaking>(std::move(all[0]), lost_);
@@ -196,12 +196,12 @@ TEST_F(ABrokenConnection, IsKnownBeforeTheNextLaunch) {
 class AHostilePeer : public testing::Test {
  protected:
   AHostilePeer() {
-    auto far = badSimNetwork(1)(2, executor::cuda::farLayout(layout_));
-    for (int r = 0; r < 2; ++r) far[r]->connect(1 - r, far[1 - r]->address(r));
-    peer_ = std::move(far[1]);
+    auto remote = badSimNetwork(1)(2, executor::cuda::remoteLayout(layout_));
+    for (int r = 0; r < 2; ++r) remote[r]->connect(1 - r, remote[1 - r]->address(r));
+    peer_ = std::move(remote[1]);
     endpoint_.connectThroughHost(1);
     interpreter_ = std::make_unique<Interpreter>(
-        endpoint_, residency_, InterpreterOptions{.blocks = 1}, std::move(far[0]));
+        endpoint_, residency_, InterpreterOptions{.blocks = 1}, std::move(remote[0]));
   }
   std::string failure() {
     for (const auto end = base::Deadline::after(kSoon); !end.passed(); peer_->progress())

@@ -37,25 +37,25 @@ void join(Member& member, Hub& hub, int rank, int ranks,
   const int last = ranks - 1;
   member.endpoint = std::make_unique<DeviceEndpoint>(rank, rank, ranks, layout);
   const auto addresses = hub.exchange(rank, member.endpoint->address().blob);
-  auto far = transports::ucx::makeUcxEndpoint(transports::ucx::makeWorker(overTcp()), rank, ranks,
-                                              executor::cuda::farLayout(layout));
+  auto remote = transports::ucx::makeUcxEndpoint(transports::ucx::makeWorker(overTcp()), rank,
+                                                 ranks, executor::cuda::remoteLayout(layout));
   for (int to = 0; to < ranks; ++to) {
-    const auto blobs = hub.exchange(rank, to == rank ? kHere : far->address(to).blob);
+    const auto blobs = hub.exchange(rank, to == rank ? kHere : remote->address(to).blob);
     for (int from = 0; from < ranks && to == rank; ++from)
-      if (from != rank) far->connect(from, {blobs[from], {}});
+      if (from != rank) remote->connect(from, {blobs[from], {}});
   }
   for (int peer = 0; peer < ranks; ++peer) {
     if (peer == rank) continue;
     if (peer == last || rank == last) {
       member.endpoint->connectThroughHost(peer, directBytes);
-      executor::cuda::goDirect(*member.endpoint, *far, peer);
+      executor::cuda::goDirect(*member.endpoint, *remote, peer);
     } else {
       member.endpoint->connect(peer, addresses[peer]);
     }
   }
   const InterpreterOptions options{.blocks = 8, .threadsPerLane = 32};
   member.interpreter =
-      std::make_unique<Interpreter>(*member.endpoint, member.residency, options, std::move(far));
+      std::make_unique<Interpreter>(*member.endpoint, member.residency, options, std::move(remote));
   hub.exchange(rank, kHere);  // all are ready to be written to
 }
 
@@ -102,9 +102,9 @@ void expectAllRight(int ranks, uint32_t directBytes = transports::p2p::kNoMessag
   members.expectSuccess(ranks);
 }
 
-TEST(FarProcesses, TwoAreJoined) { expectAllRight(2); }
-TEST(FarProcesses, TwoOfOneHostAndOneOfAnotherAreJoined) { expectAllRight(3); }
-TEST(FarProcesses, TheirDevicesAreJoined) { expectAllRight(3, kDirectBytes); }
+TEST(RemoteProcesses, TwoAreJoined) { expectAllRight(2); }
+TEST(RemoteProcesses, TwoOfOneHostAndOneOfAnotherAreJoined) { expectAllRight(3); }
+TEST(RemoteProcesses, TheirDevicesAreJoined) { expectAllRight(3, kDirectBytes); }
 
 /// Who heard first of rank 2's death has told the other.
 int exitOf(const Error& error, int rank) {
@@ -130,7 +130,7 @@ int loseTheLast(Hub& hub, int rank) try {
   return exitOf(error, rank);
 }
 
-TEST(FarProcesses, AKilledRankIsNamed) {
+TEST(RemoteProcesses, AKilledRankIsNamed) {
   RanksAtHub members(3, loseTheLast);
   members.serve(exchangesToJoin(3) + 1);
   members.kill(2);
@@ -147,7 +147,7 @@ int loseTheLastOnTheWay(Hub& hub, int rank) try {
   return exitOf(error, rank);
 }
 
-TEST(FarProcesses, AKilledRankIsNamedAlsoInTheMiddleOfMessages) {
+TEST(RemoteProcesses, AKilledRankIsNamedAlsoInTheMiddleOfMessages) {
   for (const int afterMs : {0, 40, 200}) {
     RanksAtHub members(3, loseTheLastOnTheWay);
     members.serve(exchangesToJoin(3) + 1);

@@ -29,7 +29,7 @@ struct Setting {
   uint64_t seed = 1;
   uint32_t directBytes = transports::p2p::kNoMessage;
 
-  FarNetwork make() const {
+  RemoteNetwork make() const {
     const std::string name = network;
     return name == "sim" ? badSimNetwork(seed) : name == "ucx" ? ucxNetwork() : shmNetwork();
   }
@@ -48,13 +48,13 @@ std::ostream& operator<<(std::ostream& out, const Setting& s) {
   return s.directBytes == transports::p2p::kNoMessage ? out : out << ", direct";
 }
 
-class FarPlans : public testing::TestWithParam<Setting> {};
+class RemotePlans : public testing::TestWithParam<Setting> {};
 
 // All staged plans, those that know hosts among them, each with another type, in which counts of
 // nothing, one element, a part of a vector and several rounds are sent; in place by Simple alone,
 // for flags in data order nothing in ThreadSanitizer's eyes, and a lane may write what another one
 // has sent by them (a double tree on one host shows the same).
-TEST_P(FarPlans, GiveTheHostsBits) {
+TEST_P(RemotePlans, GiveTheHostsBits) {
   const Setting setting = GetParam();
   DeviceRanks ranks(setting.options());
   size_t number = 0;
@@ -71,28 +71,28 @@ TEST_P(FarPlans, GiveTheHostsBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sim, FarPlans,
+INSTANTIATE_TEST_SUITE_P(Sim, RemotePlans,
                          testing::Values(Setting{"sim", {0, 1}, Wire::Simple, 1},
                                          Setting{"sim", {0, 1, 2}, Wire::LL, 2},
                                          Setting{"sim", {0, 0, 1, 1}, Wire::LL128, 3},
                                          Setting{"sim", {0, 1, 0, 2, 1}, Wire::Simple, 2}));
-INSTANTIATE_TEST_SUITE_P(Ucx, FarPlans,
+INSTANTIATE_TEST_SUITE_P(Ucx, RemotePlans,
                          testing::Values(Setting{"ucx", {0, 1}, Wire::LL128},
                                          Setting{"ucx", {0, 0, 1, 1}, Wire::Simple},
                                          Setting{"ucx", {0, 0, 1, 1, 1}, Wire::LL}));
 // So small that most plans have messages on both sides of it.
 constexpr uint32_t kDirectBytes = 300;
-INSTANTIATE_TEST_SUITE_P(Direct, FarPlans,
+INSTANTIATE_TEST_SUITE_P(Direct, RemotePlans,
                          testing::Values(Setting{"sim", {0, 0, 1}, Wire::LL, 4, kDirectBytes},
                                          Setting{
                                              "sim", {0, 1, 1, 0}, Wire::Simple, 5, kDirectBytes},
                                          Setting{"ucx", {0, 1}, Wire::Simple, 1, kDirectBytes},
                                          Setting{"ucx", {0, 1, 1}, Wire::LL128, 1, kDirectBytes}));
-INSTANTIATE_TEST_SUITE_P(Copied, FarPlans,
+INSTANTIATE_TEST_SUITE_P(Copied, RemotePlans,
                          testing::Values(Setting{"shm", {0, 1, 1}, Wire::Simple}));
 
 // Wires take turns on one ring; the numbers of messages and of the ring wrap, at other messages.
-TEST(Far, WiresTakeTurnsAcrossTheWrap) {
+TEST(Remote, WiresTakeTurnsAcrossTheWrap) {
   for (const uint32_t directBytes : {transports::p2p::kNoMessage, kDirectBytes}) {
     auto network = simNetwork({.seed = 3, .reorder = 0.1, .firstNumber = UINT32_MAX - 51});
     DeviceRanks ranks({.ranks = 3,
@@ -109,7 +109,7 @@ TEST(Far, WiresTakeTurnsAcrossTheWrap) {
 
 // Messages of several chunks, which end before the chunk's room does: gaps travel as well. Of some
 // the bytes are fewer than direct ones have, and their reach is not.
-TEST(Far, ChunksOfOneMessageMayBeApart) {
+TEST(Remote, ChunksOfOneMessageMayBeApart) {
   for (const uint32_t directBytes : {transports::p2p::kNoMessage, kDirectBytes, 700U}) {
     DeviceRanks ranks({.ranks = 4,
                        .hosts = {0, 1, 2, 3},
@@ -124,7 +124,7 @@ TEST(Far, ChunksOfOneMessageMayBeApart) {
 }
 
 // On channels of their own, with gaps of their own.
-TEST(Far, SlicesGiveTheHostsBits) {
+TEST(Remote, SlicesGiveTheHostsBits) {
   const std::vector<int> hosts{0, 1, 1};
   auto layout = kLayout;
   layout.rings.channels = 4;  // some plans have two
@@ -144,13 +144,13 @@ TEST(Far, SlicesGiveTheHostsBits) {
 }
 
 // Graphs need nothing of the host but the proxy, which follows memory.
-class FarGraphs : public testing::TestWithParam<Setting> {};
-TEST_P(FarGraphs, Replay) {
+class RemoteGraphs : public testing::TestWithParam<Setting> {};
+TEST_P(RemoteGraphs, Replay) {
   const Setting setting = GetParam();
   const Call call = ringCall(static_cast<int>(setting.hosts.size()), 700);
   EXPECT_EQ(replayMany(setting.options(), call, setting.wire, 30), "");
 }
-INSTANTIATE_TEST_SUITE_P(All, FarGraphs,
+INSTANTIATE_TEST_SUITE_P(All, RemoteGraphs,
                          testing::Values(Setting{"sim", {0, 0, 1}, Wire::Simple, 1},
                                          Setting{"sim", {0, 1, 1}, Wire::LL, 2},
                                          Setting{"ucx", {0, 1, 0}, Wire::LL128},
@@ -170,7 +170,7 @@ Call broadcast(uint64_t count) {
 }
 
 // A rank that leaves when its own launch has ended has handed over what the others still need.
-TEST(Far, ARankMayLeaveFirst) {
+TEST(Remote, ARankMayLeaveFirst) {
   const Setting settings[] = {{"sim", {0, 1}, Wire::Simple},
                               {"ucx", {0, 1}, Wire::Simple},
                               {"shm", {0, 1}, Wire::Simple},
@@ -196,7 +196,7 @@ TEST(Far, ARankMayLeaveFirst) {
 }
 
 // Nobody reads the memory of a rank that has gone, though the network would send much of it again.
-TEST(Far, ARankThatIsAbortedCancelsItsZeroCopySends) {
+TEST(Remote, ARankThatIsAbortedCancelsItsZeroCopySends) {
   for (const uint32_t directBytes : {transports::p2p::kNoMessage, kDirectBytes}) {
     DeviceRanks ranks({.ranks = 2,
                        .hosts = {0, 1},
@@ -214,15 +214,15 @@ TEST(Far, ARankThatIsAbortedCancelsItsZeroCopySends) {
   }
 }
 
-TEST(Far, MappedPlansAndWrongTransportsAreRefused) {
+TEST(Remote, MappedPlansAndWrongTransportsAreRefused) {
   DeviceRanks ranks({.ranks = 2, .hosts = {0, 1}, .network = badSimNetwork(1)});
   const auto spec = mappedCall(2, 10).spec;
   EXPECT_THROW(ranks.interpreter(0).prepare(spec, collectives::build(spec, 0)), Error);
   const transports::RingLayout layout{.channels = 2, .slotCount = 4, .slotBytes = 4096};
   for (const bool isThere : {false, true}) {
-    auto far = isThere ? std::move(badSimNetwork(1)(2, layout)[0]) : nullptr;
-    EXPECT_THROW(Interpreter(ranks.endpoint(0), ranks.residency(), {.blocks = 1}, std::move(far)),
-                 Error);
+    auto remote = isThere ? std::move(badSimNetwork(1)(2, layout)[0]) : nullptr;
+    EXPECT_THROW(
+        Interpreter(ranks.endpoint(0), ranks.residency(), {.blocks = 1}, std::move(remote)), Error);
   }
 }
 

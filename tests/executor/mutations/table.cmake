@@ -406,7 +406,7 @@ mutation(at_once_peers_are_on_any_host
          FILE src/executor/cuda/interpreter.cc TEST cuda_proxy_test
          FROM [[if (endpoint_.isThroughHost(peer)) plan->isOneShot_ = false;]]
          TO [[continue;]]
-         FILTER Sim/FarPlans.*
+         FILTER Sim/RemotePlans.*
          SHOWS "a store of 16 bytes at .nil.")
 
 # ---- Entries of mapped plans, and lanes that wait for each other.
@@ -532,7 +532,7 @@ mutation(gaps_in_a_message_do_not_count
          FILE src/executor/cuda/step_device.cuh
          FROM [[reach = i * lane.rank.shape.sliceBytes + bytes;]]
          TO [[reach += bytes;]]
-         TEST cuda_proxy_test FILTER Far.ChunksOfOne*
+         TEST cuda_proxy_test FILTER Remote.ChunksOfOne*
          SHOWS "differs from byte|no progress|has given up|disagree")
 
 # ---- Folds.

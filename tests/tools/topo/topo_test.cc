@@ -74,7 +74,7 @@ TEST(TopoText, SaysWhatThereIs) {
           "mlx5_7:1",
           "GPU 3         Example GPU, 80 GiB, compute capability 9.0, PCI 0001:07:00.0, NUMA node "
           "0, reaches",
-          "              NVLinks unknown, near NIC mlx5_3:1 (PIX), "
+          "              NVLinks unknown, closest NIC mlx5_3:1 (PIX), "
           "GPU-6768696a-6b6c-6d6e-6f70-717273747576",
           "GPU 1         PXB       PIX       NODE      NODE      SYS       SYS       SYS       SYS",
           "              GPU 0     GPU 1     GPU 2     GPU 3     GPU 4     GPU 5     GPU 6     GPU "
@@ -144,13 +144,13 @@ TEST(TopoText, NamesPortsThatAreDownAndTypesOfGids) {
 TEST(TopoText, CountsNvLinks) {
   const auto lines = linesOf(topoText(withNvLinks(), 8));
   for (const char* line : {
-           "              18 NVLinks, near NIC mlx5_0:1 (PIX), "
+           "              18 NVLinks, closest NIC mlx5_0:1 (PIX), "
            "GPU-64656667-6869-6a6b-6c6d-6e6f70717273",
-           "              1 NVLink, near NIC mlx5_1:1 (PIX), "
+           "              1 NVLink, closest NIC mlx5_1:1 (PIX), "
            "GPU-65666768-696a-6b6c-6d6e-6f7071727374",
-           "              0 NVLinks, near NIC mlx5_2:1 (PIX), "
+           "              0 NVLinks, closest NIC mlx5_2:1 (PIX), "
            "GPU-66676869-6a6b-6c6d-6e6f-707172737475",
-           "              NVLinks unknown, near NIC mlx5_3:1 (PIX), "
+           "              NVLinks unknown, closest NIC mlx5_3:1 (PIX), "
            "GPU-6768696a-6b6c-6d6e-6f70-717273747576",
        })
     EXPECT_TRUE(has(lines, line)) << line;
@@ -198,7 +198,7 @@ TEST(TopoJson, HasEverything) {
                             {"joined", false},
                             {"how", "neither can address the other's memory"}}));
   EXPECT_EQ(json["ranks"].size(), 4u);
-  EXPECT_EQ(json["ranks"][3]["near_nic"], "mlx5_3:1");
+  EXPECT_EQ(json["ranks"][3]["closest_nic"], "mlx5_3:1");
   EXPECT_EQ(json["ranks"][3]["gpu"], 3);
 }
 

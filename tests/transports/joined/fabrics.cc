@@ -13,11 +13,11 @@ class JoinedThreads final : public Fabric {
 
   std::vector<std::unique_ptr<Endpoint>> endpoints(int size,
                                                    const transports::RingLayout& layout) override {
-    auto far = far_->endpoints(size, layout);
+    auto far = remote_->endpoints(size, layout);
     std::vector<std::unique_ptr<Endpoint>> all;
     for (int rank = 0; rank < size; ++rank) {
       const int first = rank / 2 * 2, neighbours = std::min(2, size - first);
-      std::vector<int> numbers(static_cast<size_t>(size), transports::joined::kFar);
+      std::vector<int> numbers(static_cast<size_t>(size), transports::joined::kRemote);
       for (int i = 0; i < neighbours; ++i) numbers[static_cast<size_t>(first + i)] = i;
       all.push_back(transports::joined::makeJoinedEndpoint(
           transports::shm::makeShmEndpoint(rank - first, neighbours, layout), std::move(numbers),
@@ -29,13 +29,13 @@ class JoinedThreads final : public Fabric {
   std::vector<std::string> run(const Scenario& scenario) override {
     auto all = endpoints(scenario.size, scenario.layout);
     connectAll(all);
-    return driveThreads(scenario, std::move(all), [&](int rank) { far_->kill(rank); });
+    return driveThreads(scenario, std::move(all), [&](int rank) { remote_->kill(rank); });
   }
-  void settle(const std::vector<std::unique_ptr<Endpoint>>& all) override { far_->settle(all); }
-  std::string describe() const override { return far_->describe(); }
+  void settle(const std::vector<std::unique_ptr<Endpoint>>& all) override { remote_->settle(all); }
+  std::string describe() const override { return remote_->describe(); }
 
  private:
-  const std::unique_ptr<SimFabric> far_ = makeSimThreads();
+  const std::unique_ptr<SimFabric> remote_ = makeSimThreads();
 };
 
 }  // namespace

@@ -147,7 +147,7 @@ TEST(HostMemoryLayout, PartsDoNotOverlap) {
 }
 
 // Near pairs are probed and far ones are not; a rank is joined with all.
-TEST(Connecting, JoinsFarPeersThroughTheHost) {
+TEST(Connecting, JoinsRemotePeersThroughTheHost) {
   Endpoint a(0, 0, 3, kLayout), b(deviceAt(1), 1, 3, kLayout), c(0, 2, 3, kLayout, 7);
   a.connect(1, b.address().blob);
   b.connect(0, a.address().blob);

@@ -35,10 +35,10 @@ struct LinkSlots {
 };
 
 /// What the kernel sends.
-class FarSender {
+class RemoteSender {
  public:
-  FarSender(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
-            transports::SendRing& ring);
+  RemoteSender(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
+               transports::SendRing& ring);
   /// Hands over what was published, as far as the ring has room, and gives slots back to the kernel
   /// that nobody reads any more. True when something moved.
   bool move();
@@ -58,11 +58,11 @@ class FarSender {
 };
 
 /// What the kernel receives.
-class FarReceiver {
+class RemoteReceiver {
  public:
   /// `arrivals` outlives it.
-  FarReceiver(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
-              transports::ReceiveRing& ring, int peer, const Arrivals& arrivals);
+  RemoteReceiver(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
+                 transports::ReceiveRing& ring, int peer, const Arrivals& arrivals);
   /// Copies what has come to the kernel's slots that are free, and gives back the ring's slots of
   /// what nobody needs there. True when something moved. Throws Refused when it cannot be what a
   /// kernel sent.

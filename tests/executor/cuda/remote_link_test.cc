@@ -14,9 +14,9 @@ namespace tutti::tests {
 namespace {
 
 using executor::cuda::Arrivals;
-using executor::cuda::FarReceiver;
-using executor::cuda::FarSender;
 using executor::cuda::kLeastTravel;
+using executor::cuda::RemoteReceiver;
+using executor::cuda::RemoteSender;
 using transports::ReceiveRing;
 using transports::RingStorage;
 using transports::SendRing;
@@ -49,7 +49,7 @@ class Sending : public testing::TestWithParam<bool> {
   Kernel kernel_{kFirst};
   RingStorage storage_{ringLayout(), kRingFirst};
   SendRing ring_{memoryOf(storage_), kRingFirst};
-  FarSender sender_{kernel_.link, kernel_.layout, ring_};
+  RemoteSender sender_{kernel_.link, kernel_.layout, ring_};
 };
 
 TEST_P(Sending, CarriesHeaderGapsAndPayload) {
@@ -133,7 +133,7 @@ class Receiving : public testing::Test {
   RingStorage storage_{ringLayout(), kRingFirst};
   ReceiveRing ring_{storage_.memory(), kRingFirst};
   const Arrivals arrivals_{0};
-  FarReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5, arrivals_};
+  RemoteReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5, arrivals_};
 };
 
 TEST_F(Receiving, CarriesHeaderGapsAndPayload) {
@@ -170,7 +170,7 @@ TEST_F(Receiving, RefusesWhatNoKernelSends) {
     storage_.slot(kRingFirst + 1)->bytes = travelled;
     RingStorage& storage = storage_;
     ReceiveRing ring(storage.memory(), kRingFirst);
-    FarReceiver receiver(kernel_.link, kernel_.layout, ring, 5, arrivals_);
+    RemoteReceiver receiver(kernel_.link, kernel_.layout, ring, 5, arrivals_);
     try {
       receiver.move();
       return std::string("nothing");
@@ -195,7 +195,7 @@ TEST(Racing, AMessageIsWholeWhenItsNumberIsThere) {
   RingStorage storage(ringLayout(kLarge));
   ReceiveRing ring(storage.memory());
   const Arrivals arrivals(0);
-  FarReceiver receiver(kernel.link, kernel.layout, ring, 5, arrivals);
+  RemoteReceiver receiver(kernel.link, kernel.layout, ring, 5, arrivals);
   std::thread reader([&] {
     for (uint32_t i = 1; i <= kMessages; ++i) {
       MessageHeader* const slot = kernel.slot(kernel.link.receiveSlots, i);

@@ -14,8 +14,8 @@ namespace tutti::tests {
 namespace {
 
 using executor::cuda::Arrivals;
-using executor::cuda::FarReceiver;
-using executor::cuda::FarSender;
+using executor::cuda::RemoteReceiver;
+using executor::cuda::RemoteSender;
 using transports::ReceiveRing;
 using transports::RingStorage;
 using transports::SendRing;
@@ -29,7 +29,7 @@ class DirectSending : public testing::Test {
   Kernel kernel_{kDirectFirst, kSlotBytes, kDirectBytes};
   RingStorage storage_{ringLayout(), kDirectRingFirst};
   SendRing ring_{storage_.memory(), kDirectRingFirst};
-  FarSender sender_{kernel_.link, kernel_.layout, ring_};
+  RemoteSender sender_{kernel_.link, kernel_.layout, ring_};
 };
 
 TEST_F(DirectSending, SendsPayloadsWithoutCopies) {
@@ -77,7 +77,7 @@ class DirectReceiving : public testing::Test {
   Kernel kernel_{kDirectFirst, kSlotBytes, kDirectBytes};
   RingStorage storage_{ringLayout(), kDirectRingFirst};
   ReceiveRing ring_{storage_.memory(), kDirectRingFirst};
-  FarReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5, arrivals_};
+  RemoteReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5, arrivals_};
 };
 
 // Its place is the kernel's until that has taken the message, and those behind it wait, too.
@@ -120,7 +120,7 @@ TEST_F(DirectReceiving, TouchesNoPinnedPayloadAndFlushes) {
 
 TEST_F(DirectReceiving, NeedsTheSameSlotsHereAndOnTheWay) {
   ReceiveRing other(storage_.memory(), kDirectRingFirst + 1);
-  EXPECT_THROW(FarReceiver(kernel_.link, kernel_.layout, other, 5, arrivals_), Error);
+  EXPECT_THROW(RemoteReceiver(kernel_.link, kernel_.layout, other, 5, arrivals_), Error);
 }
 
 }  // namespace

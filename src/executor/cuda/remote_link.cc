@@ -1,4 +1,4 @@
-#include "src/executor/cuda/far_link.h"
+#include "src/executor/cuda/remote_link.h"
 
 #include <algorithm>
 #include <atomic>
@@ -34,8 +34,8 @@ std::byte* LinkSlots::payload(uint32_t message, uint32_t reach) const {
 
 // ---- what the kernel sends
 
-FarSender::FarSender(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
-                     transports::SendRing& ring)
+RemoteSender::RemoteSender(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
+                           transports::SendRing& ring)
     : slots_{link.sendSlots, link.directSendSlots, link.directBytes, layout.rings.slotCount,
              layout.rings.slotBytes},
       credit_(link.credit),
@@ -44,11 +44,11 @@ FarSender::FarSender(const transports::p2p::Link& link, const transports::p2p::L
       handed_(link.sent),
       completed_(link.sent) {}
 
-bool FarSender::isPublished(uint32_t message) const {
+bool RemoteSender::isPublished(uint32_t message) const {
   return loadAcquire(&slots_.at(message)->sequence) == message;
 }
 
-bool FarSender::move() {
+bool RemoteSender::move() {
   bool moved = false;
   for (; ring_.ready() && isPublished(handed_ + 1); moved = true) handOver(++handed_);
   const uint32_t completed = countCompleted();
@@ -58,7 +58,7 @@ bool FarSender::move() {
   return true;
 }
 
-void FarSender::handOver(uint32_t message) {
+void RemoteSender::handOver(uint32_t message) {
   MessageHeader* const slot = slots_.at(message);
   TUTTI_ASSERT(slot->bytes <= slot->reach && slot->reach <= slots_.slotBytes, "a message of ",
                slot->bytes, " bytes that reaches to ", slot->reach, " in a slot of ",
@@ -72,7 +72,7 @@ void FarSender::handOver(uint32_t message) {
 }
 
 // What was copied is read no more; what was sent zero-copy, when the transport says so.
-uint32_t FarSender::countCompleted() const {
+uint32_t RemoteSender::countCompleted() const {
   if (!ring_.canZeroCopy()) return handed_;
   uint32_t completed = completed_;
   while (completed != handed_ && ring_.completed(completed + 1 + ahead_)) ++completed;
@@ -81,8 +81,9 @@ uint32_t FarSender::countCompleted() const {
 
 // ---- what the kernel receives
 
-FarReceiver::FarReceiver(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
-                         transports::ReceiveRing& ring, int peer, const Arrivals& arrivals)
+RemoteReceiver::RemoteReceiver(const transports::p2p::Link& link,
+                               const transports::p2p::Layout& layout, transports::ReceiveRing& ring,
+                               int peer, const Arrivals& arrivals)
     : slots_{link.receiveSlots, link.directReceiveSlots, link.directBytes, layout.rings.slotCount,
              layout.rings.slotBytes},
       taken_(link.peerCredit),
@@ -98,16 +99,16 @@ FarReceiver::FarReceiver(const transports::p2p::Link& link, const transports::p2
 }
 
 // Acquire: the kernel has finished reading the slots.
-bool FarReceiver::hasRoom() const { return delivered_ - loadAcquire(taken_) < slots_.count; }
+bool RemoteReceiver::hasRoom() const { return delivered_ - loadAcquire(taken_) < slots_.count; }
 
-bool FarReceiver::move() {
+bool RemoteReceiver::move() {
   bool moved = false;
   for (; ring_.ready(delivered_ - givenBack_) && hasRoom(); moved = true) deliver(++delivered_);
   return giveBack() || moved;
 }
 
 // In order: what was copied may have to wait for a direct message before it.
-bool FarReceiver::giveBack() {
+bool RemoteReceiver::giveBack() {
   if (givenBack_ == delivered_) return false;
   const uint32_t before = givenBack_, taken = loadAcquire(taken_);
   for (; givenBack_ != delivered_; ++givenBack_) {
@@ -118,7 +119,7 @@ bool FarReceiver::giveBack() {
   return givenBack_ != before;
 }
 
-void FarReceiver::deliver(uint32_t message) {
+void RemoteReceiver::deliver(uint32_t message) {
   const uint32_t beyond = message - givenBack_ - 1;
   transports::SlotHeader& from = *ring_.slot(beyond);
   const bool isWhole = from.bytes >= kLeastTravel && from.bytes <= slots_.slotBytes;

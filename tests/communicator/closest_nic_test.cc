@@ -21,7 +21,7 @@ std::string devicesOf(const LocalRank& rank, const topology::Machine& machine = 
   return workerOptions(rank, [&] { return machine; }).devices;
 }
 
-TEST(NearNic, IsWhatTheWorkerIsToldToUse) {
+TEST(ClosestNic, IsWhatTheWorkerIsToldToUse) {
   topology::Machine machine = twoPorts();
   machine.gpus.clear();
   EXPECT_EQ(devicesOf({.place = 0, .ranks = 2}, machine), "mlx5_0:1");
@@ -30,7 +30,7 @@ TEST(NearNic, IsWhatTheWorkerIsToldToUse) {
   EXPECT_EQ(devicesOf({.place = 1, .ranks = 2}, machine), "");  // UCX has no choice
 }
 
-TEST(NearNic, IsThatOfTheCommunicatorsGpu) {
+TEST(ClosestNic, IsThatOfTheCommunicatorsGpu) {
   // GPUs in turn, where ranks of the host's memory are taken to be beside them.
   EXPECT_EQ(devicesOf({.place = 1, .ranks = 2}), "mlx5_0:1");
   EXPECT_EQ(devicesOf({.place = 1, .ranks = 2, .gpu = 6}), "mlx5_4:1");
@@ -38,7 +38,7 @@ TEST(NearNic, IsThatOfTheCommunicatorsGpu) {
   EXPECT_EQ(devicesOf({.place = 5, .ranks = 8, .gpu = 0}), "mlx5_0:1");
 }
 
-TEST(NearNic, IsLeftToUcxWhereTheUserHasToldIt) {
+TEST(ClosestNic, IsLeftToUcxWhereTheUserHasToldIt) {
   ::setenv("UCX_NET_DEVICES", "mlx5_7:1", 1);
   const auto options = workerOptions({.place = 1, .ranks = 2}, []() -> topology::Machine {
     ADD_FAILURE() << "the machine is read in vain";

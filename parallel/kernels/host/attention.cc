@@ -121,10 +121,10 @@ void setUnseen(T* x, T value, const Block& block, const Dims& dims, int64_t sequ
 /// The softmax, where the window or a document begins behind the first key.
 template <class T>
 void shortSoftmax(T* scores, const Block& block, const Dims& dims, int64_t sequence, T scale,
-                  T* logSumExp, const Leaves<T>& leaves) {
+                  T* logSumExp, const ElementwiseKernels<T>& elementwise) {
   constexpr T kNone = -std::numeric_limits<T>::infinity();
   setUnseen(scores, kNone, block, dims, sequence);
-  leaves.softmax(scores, block.keys, block.rows, block.before(dims), scale, logSumExp);
+  elementwise.softmax(scores, block.keys, block.rows, block.before(dims), scale, logSumExp);
   setUnseen(scores, T{0}, block, dims, sequence);  // NaN of a query that sees no key
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t query = block.begin + r;
@@ -134,7 +134,7 @@ void shortSoftmax(T* scores, const Block& block, const Dims& dims, int64_t seque
 
 template <class T>
 void headForward(const Head<T>& h, Matrix<T> out, T* logSumExp, const Dims& dims, T* scores,
-                 const Leaves<T>& leaves) {
+                 const ElementwiseKernels<T>& elementwise) {
   const T scale = static_cast<T>(dims.scale());
   for (int64_t begin = 0; begin < dims.queries; begin += kQueryRows) {
     const Block block(dims, h.sequence, begin);
@@ -142,16 +142,17 @@ void headForward(const Head<T>& h, Matrix<T> out, T* logSumExp, const Dims& dims
     gemm<T>({keys, rows, dims.headWidth, false, true}, rowsFrom(h.k, block.from),
             rowsFrom(h.q, begin), 0, {scores, rows});
     if (dims.isShort())
-      shortSoftmax(scores, block, dims, h.sequence, scale, logSumExp + begin, leaves);
+      shortSoftmax(scores, block, dims, h.sequence, scale, logSumExp + begin, elementwise);
     else
-      leaves.softmax(scores, keys, rows, block.before(dims), scale, logSumExp + begin);
+      elementwise.softmax(scores, keys, rows, block.before(dims), scale, logSumExp + begin);
     gemm<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, rowsFrom(h.v, block.from), 0,
             rowsFrom(out, begin));
   }
 }
 
 template <class T>
-void forward(const AttentionBlockArgs& args, const Leaves<T>& leaves, Arena& scratch) {
+void forward(const AttentionBlockArgs& args, const ElementwiseKernels<T>& elementwise,
+             Arena& scratch) {
   const Dims dims(args);
   const ArenaScope scope(scratch);
   T* const scores =
@@ -159,7 +160,7 @@ void forward(const AttentionBlockArgs& args, const Leaves<T>& leaves, Arena& scr
   for (int64_t b = 0; b < dims.batch; ++b)
     for (int64_t h = 0; h < dims.heads; ++h)
       headForward<T>(Head<T>(args, dims, b, h), headOf<T>(args.out, b, h, dims),
-                     rowOf<T>(args.logSumExp, b, h), dims, scores, leaves);
+                     rowOf<T>(args.logSumExp, b, h), dims, scores, elementwise);
 }
 
 template <class T>
@@ -184,7 +185,7 @@ void fillZero(const Matrix<T>& x, int64_t rows, int64_t width) {
 
 template <class T>
 void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, Adds adds,
-                  const Leaves<T>& leaves) {
+                  const ElementwiseKernels<T>& elementwise) {
   const T scale = static_cast<T>(dims.scale());
   const int64_t w = dims.headWidth;
   const int64_t last = (dims.queries - 1) / kQueryRows * kQueryRows;
@@ -204,9 +205,9 @@ void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, 
     gemm<T>({keys, rows, w, false, true}, k, q, 0, {x.p, rows});
     gemm<T>({keys, rows, w, false, true}, rowsFrom(h.v, block.from), dOut, 0, {x.dS, rows});
     for (int64_t r = 0; r < rows; ++r)
-      x.dots[r] = leaves.dot(rowsFrom(dOut, r).data, rowsFrom(x.out, begin + r).data, w);
-    leaves.softmaxBackward(x.p, x.dS, keys, rows, block.before(dims), scale, x.logSumExp + begin,
-                           x.dots);
+      x.dots[r] = elementwise.dot(rowsFrom(dOut, r).data, rowsFrom(x.out, begin + r).data, w);
+    elementwise.softmaxBackward(x.p, x.dS, keys, rows, block.before(dims), scale,
+                                x.logSumExp + begin, x.dots);
     if (dims.isShort())
       for (T* const ofPairs : {x.p, x.dS}) setUnseen(ofPairs, T{0}, block, dims, h.sequence);
     gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, rowsFrom(x.dV, block.from));
@@ -219,8 +220,8 @@ void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, 
 /// `adds`: to gradients that are there; otherwise each is written first, by the first of the heads
 /// whose keys and values they are.
 template <class T>
-void backward(const AttentionBlockBackwardArgs& a, bool adds, const Leaves<T>& leaves,
-              Arena& scratch) {
+void backward(const AttentionBlockBackwardArgs& a, bool adds,
+              const ElementwiseKernels<T>& elementwise, Arena& scratch) {
   const AttentionBlockArgs block{a.query, a.key,     a.value,      a.out,      a.logSumExp,
                                  a.heads, a.kvHeads, a.firstQuery, a.firstKey, a.reach};
   const Dims dims(block);
@@ -240,21 +241,21 @@ void backward(const AttentionBlockBackwardArgs& a, bool adds, const Leaves<T>& l
       rows.dK = headOf<T>(a.dKey, b, kv, dims);
       rows.dV = headOf<T>(a.dValue, b, kv, dims);
       headBackward<T>(Head<T>(block, dims, b, h), rows, dims,
-                      {.queries = adds, .keys = adds || h % dims.headsPerKv() != 0}, leaves);
+                      {.queries = adds, .keys = adds || h % dims.headsPerKv() != 0}, elementwise);
     }
 }
 
 /// out = (out exp(logSumExp) + part exp(partLogSumExp)) / (the sum of these weights), one head's.
 template <class T>
 void mergeHead(Matrix<T> out, T* logSumExp, Matrix<T> part, const T* partLogSumExp, int64_t queries,
-               int64_t width, const Leaves<T>& leaves) {
+               int64_t width, const ElementwiseKernels<T>& elementwise) {
   for (int64_t q = 0; q < queries; ++q) {
     const double kept = logSumExp[q], taken = partLogSumExp[q], most = std::max(kept, taken);
     if (most == -std::numeric_limits<double>::infinity()) continue;  // neither saw a key
     const double sum = most + std::log(std::exp(kept - most) + std::exp(taken - most));
-    leaves.blend(rowsFrom(out, q).data, rowsFrom(part, q).data,
-                 static_cast<T>(std::exp(kept - sum)), static_cast<T>(std::exp(taken - sum)),
-                 width);
+    elementwise.blend(rowsFrom(out, q).data, rowsFrom(part, q).data,
+                      static_cast<T>(std::exp(kept - sum)), static_cast<T>(std::exp(taken - sum)),
+                      width);
     logSumExp[q] = static_cast<T>(sum);
   }
 }
@@ -262,13 +263,15 @@ void mergeHead(Matrix<T> out, T* logSumExp, Matrix<T> part, const T* partLogSumE
 }  // namespace
 
 template <class T>
-void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch) {
+void attention(const AttentionArgs& args, const ElementwiseKernels<T>& elementwise,
+               Arena& scratch) {
   requireOperands(args);
-  forward<T>(blockOf(args), leaves, scratch);
+  forward<T>(blockOf(args), elementwise, scratch);
 }
 
 template <class T>
-void attentionBackward(const AttentionBackwardArgs& a, const Leaves<T>& leaves, Arena& scratch) {
+void attentionBackward(const AttentionBackwardArgs& a, const ElementwiseKernels<T>& elementwise,
+                       Arena& scratch) {
   requireOperands(a);
   const AttentionBlockArgs x = blockOf({a.qkv, a.out, a.logSumExp, a.heads, a.kvHeads, a.reach});
   const AttentionBlockArgs d = blockOf({a.dQkv, a.out, a.logSumExp, a.heads, a.kvHeads, a.reach});
@@ -284,24 +287,25 @@ void attentionBackward(const AttentionBackwardArgs& a, const Leaves<T>& leaves, 
                .heads = a.heads,
                .kvHeads = a.kvHeads,
                .reach = a.reach},
-              false, leaves, scratch);
+              false, elementwise, scratch);
 }
 
 template <class T>
-void attentionBlock(const AttentionBlockArgs& args, const Leaves<T>& leaves, Arena& scratch) {
+void attentionBlock(const AttentionBlockArgs& args, const ElementwiseKernels<T>& elementwise,
+                    Arena& scratch) {
   requireOperands(args);
-  forward<T>(args, leaves, scratch);
+  forward<T>(args, elementwise, scratch);
 }
 
 template <class T>
-void attentionBlockBackward(const AttentionBlockBackwardArgs& args, const Leaves<T>& leaves,
-                            Arena& scratch) {
+void attentionBlockBackward(const AttentionBlockBackwardArgs& args,
+                            const ElementwiseKernels<T>& elementwise, Arena& scratch) {
   requireOperands(args);
-  backward<T>(args, true, leaves, scratch);
+  backward<T>(args, true, elementwise, scratch);
 }
 
 template <class T>
-void attentionMerge(const AttentionMergeArgs& a, const Leaves<T>& leaves) {
+void attentionMerge(const AttentionMergeArgs& a, const ElementwiseKernels<T>& elementwise) {
   requireOperands(a);
   const AttentionBlockArgs block{.query = a.part, .key = a.part, .heads = a.heads};
   const Dims dims(block);
@@ -309,16 +313,18 @@ void attentionMerge(const AttentionMergeArgs& a, const Leaves<T>& leaves) {
     for (int64_t h = 0; h < dims.heads; ++h)
       mergeHead<T>(headOf<T>(a.out, b, h, dims), rowOf<T>(a.logSumExp, b, h),
                    headOf<T>(a.part, b, h, dims), rowOf<T>(a.partLogSumExp, b, h), dims.queries,
-                   dims.headWidth, leaves);
+                   dims.headWidth, elementwise);
 }
 
-#define TUTTI_ATTENTION(T)                                                                     \
-  template void attention<T>(const AttentionArgs&, const Leaves<T>&, Arena&);                  \
-  template void attentionBackward<T>(const AttentionBackwardArgs&, const Leaves<T>&, Arena&);  \
-  template void attentionBlock<T>(const AttentionBlockArgs&, const Leaves<T>&, Arena&);        \
-  template void attentionBlockBackward<T>(const AttentionBlockBackwardArgs&, const Leaves<T>&, \
-                                          Arena&);                                             \
-  template void attentionMerge<T>(const AttentionMergeArgs&, const Leaves<T>&);
+#define TUTTI_ATTENTION(T)                                                                       \
+  template void attention<T>(const AttentionArgs&, const ElementwiseKernels<T>&, Arena&);        \
+  template void attentionBackward<T>(const AttentionBackwardArgs&, const ElementwiseKernels<T>&, \
+                                     Arena&);                                                    \
+  template void attentionBlock<T>(const AttentionBlockArgs&, const ElementwiseKernels<T>&,       \
+                                  Arena&);                                                       \
+  template void attentionBlockBackward<T>(const AttentionBlockBackwardArgs&,                     \
+                                          const ElementwiseKernels<T>&, Arena&);                 \
+  template void attentionMerge<T>(const AttentionMergeArgs&, const ElementwiseKernels<T>&);
 TUTTI_ATTENTION(float)
 TUTTI_ATTENTION(double)
 #undef TUTTI_ATTENTION

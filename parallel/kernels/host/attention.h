@@ -13,21 +13,23 @@
 // gradients that are added to what is there. Where queries do not see all keys before them
 // (AttentionReach), a block's keys begin with the first that its first query sees.
 
-#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/elementwise.h"
 #include "parallel/kernels/kernels.h"
 
 namespace tutti::parallel::host {
 
 template <class T>
-void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch);
+void attention(const AttentionArgs& args, const ElementwiseKernels<T>& elementwise, Arena& scratch);
 template <class T>
-void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leaves, Arena& scratch);
+void attentionBackward(const AttentionBackwardArgs& args, const ElementwiseKernels<T>& elementwise,
+                       Arena& scratch);
 template <class T>
-void attentionBlock(const AttentionBlockArgs& args, const Leaves<T>& leaves, Arena& scratch);
+void attentionBlock(const AttentionBlockArgs& args, const ElementwiseKernels<T>& elementwise,
+                    Arena& scratch);
 template <class T>
-void attentionBlockBackward(const AttentionBlockBackwardArgs& args, const Leaves<T>& leaves,
-                            Arena& scratch);
+void attentionBlockBackward(const AttentionBlockBackwardArgs& args,
+                            const ElementwiseKernels<T>& elementwise, Arena& scratch);
 template <class T>
-void attentionMerge(const AttentionMergeArgs& args, const Leaves<T>& leaves);
+void attentionMerge(const AttentionMergeArgs& args, const ElementwiseKernels<T>& elementwise);
 
 }  // namespace tutti::parallel::host

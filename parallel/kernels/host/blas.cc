@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/elementwise.h"
 #include "parallel/kernels/host/tiles_avx512.h"
 #include "parallel/tensor/check.h"
 
@@ -44,7 +44,7 @@ constexpr int64_t kRowsToTranspose = 32;
 
 /// With several threads OpenBLAS shares out a product; the tiles are computed by the caller's.
 bool forTiles(const GemmShape& s) {
-  static const bool able = availableLeaves().sets[0] == &avx512Leaves();
+  static const bool able = availableElementwise().sets[0] == &avx512Leaves();
   return able && s.k > 0 && s.k * s.n <= kInCache && (!s.transposeB || s.m >= kRowsToTranspose) &&
          openblas_get_num_threads() == 1;
 }

@@ -21,7 +21,7 @@ int64_t strideOf(const Tensor& x) { return x.shape.rank() == 2 ? x.strides[0] : 
 
 }  // namespace
 
-HostKernels::HostKernels() : HostKernels(*host::availableLeaves().sets[0]) {}
+HostKernels::HostKernels() : HostKernels(*host::availableElementwise().sets[0]) {}
 
 void HostKernels::fillZero(const Tensor& x) {
   requireContiguous("fillZero", x);
@@ -64,9 +64,9 @@ void HostKernels::addBias(const Tensor& bias, const Tensor& y) {
     return addBias(wideBias, wideY);
   }
   requireAddBias(bias, y);
-  dispatch(y, [&](const auto& leaves, auto zero) {
+  dispatch(y, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
-    leaves.addBias(y.as<T>(), strideOf(y), bias.as<T>(), rows(y), width(y));
+    elementwise.addBias(y.as<T>(), strideOf(y), bias.as<T>(), rows(y), width(y));
   });
 }
 
@@ -78,9 +78,9 @@ void HostKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) 
     return biasGradient(wideDy, wideDb, beta);
   }
   requireBiasGradient(dy, db);
-  dispatch(dy, [&](const auto& leaves, auto zero) {
+  dispatch(dy, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
-    leaves.columnSums(dy.as<T>(), strideOf(dy), rows(dy), width(dy), db.as<T>(), beta != 0);
+    elementwise.columnSums(dy.as<T>(), strideOf(dy), rows(dy), width(dy), db.as<T>(), beta != 0);
   });
 }
 
@@ -92,10 +92,10 @@ void HostKernels::add(const Tensor& from, const Tensor& to) {
     return add(wideFrom, wideTo);
   }
   requireAdd(from, to);
-  dispatch(to, [&](const auto& leaves, auto zero) {
+  dispatch(to, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     host::forEachRow(to, from, [&](int64_t toAt, int64_t at, int64_t count) {
-      leaves.add(to.as<T>() + toAt, from.as<T>() + at, count);
+      elementwise.add(to.as<T>() + toAt, from.as<T>() + at, count);
     });
   });
 }
@@ -123,10 +123,11 @@ void HostKernels::layerNorm(const LayerNormArgs& a) {
     return layerNorm(wide);
   }
   requireOperands(a);
-  dispatch(a.x, [&](const auto& leaves, auto zero) {
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
-    leaves.layerNorm(a.x.as<T>(), a.weight.as<T>(), a.bias.as<T>(), a.y.as<T>(), a.mean.as<T>(),
-                     a.rstd.as<T>(), rows(a.x), width(a.x), static_cast<T>(a.epsilon));
+    elementwise.layerNorm(a.x.as<T>(), a.weight.as<T>(), a.bias.as<T>(), a.y.as<T>(),
+                          a.mean.as<T>(), a.rstd.as<T>(), rows(a.x), width(a.x),
+                          static_cast<T>(a.epsilon));
   });
 }
 
@@ -144,11 +145,11 @@ void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
   }
   requireOperands(a);
   requireSlices("layerNormBackward", a.sums, 0);
-  dispatch(a.x, [&](const auto& leaves, auto zero) {
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const T* residual = a.residual.data == nullptr ? nullptr : a.residual.as<T>();
-    leaves.layerNormBackward(a.dy.as<T>(), a.x.as<T>(), a.weight.as<T>(), a.mean.as<T>(),
-                             a.rstd.as<T>(), residual, a.dx.as<T>(), rows(a.x), width(a.x));
+    elementwise.layerNormBackward(a.dy.as<T>(), a.x.as<T>(), a.weight.as<T>(), a.mean.as<T>(),
+                                  a.rstd.as<T>(), residual, a.dx.as<T>(), rows(a.x), width(a.x));
   });
 }
 
@@ -165,11 +166,11 @@ void HostKernels::layerNormWeights(const LayerNormWeightArgs& a) {
   }
   requireOperands(a);
   requireSlices("layerNormWeights", a.sums, 0);
-  dispatch(a.x, [&](const auto& leaves, auto zero) {
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
-    leaves.layerNormWeights(a.dy.as<T>(), a.x.as<T>(), a.mean.as<T>(), a.rstd.as<T>(),
-                            a.dWeight.as<T>(), a.dBias.as<T>(), rows(a.x), width(a.x),
-                            a.betaWeight != 0, a.betaBias != 0);
+    elementwise.layerNormWeights(a.dy.as<T>(), a.x.as<T>(), a.mean.as<T>(), a.rstd.as<T>(),
+                                 a.dWeight.as<T>(), a.dBias.as<T>(), rows(a.x), width(a.x),
+                                 a.betaWeight != 0, a.betaBias != 0);
   });
 }
 
@@ -181,9 +182,9 @@ void HostKernels::gelu(const Tensor& x, const Tensor& y) {
     return gelu(wideX, wideY);
   }
   requireGelu(x, y);
-  dispatch(x, [&](const auto& leaves, auto zero) {
+  dispatch(x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
-    leaves.gelu(x.as<T>(), y.as<T>(), x.count());
+    elementwise.gelu(x.as<T>(), y.as<T>(), x.count());
   });
 }
 
@@ -196,9 +197,9 @@ void HostKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& 
     return geluBackward(wideDy, wideX, wideDx);
   }
   requireGeluBackward(dy, x, dx);
-  dispatch(x, [&](const auto& leaves, auto zero) {
+  dispatch(x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
-    leaves.geluBackward(dy.as<T>(), x.as<T>(), dx.as<T>(), x.count());
+    elementwise.geluBackward(dy.as<T>(), x.as<T>(), dx.as<T>(), x.count());
   });
 }
 
@@ -213,10 +214,10 @@ void HostKernels::rmsNorm(const RmsNormArgs& a) {
     return rmsNorm(wide);
   }
   requireOperands(a);
-  dispatch(a.x, [&](const auto& leaves, auto zero) {
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
-    leaves.rmsNorm(a.x.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<T>(), rows(a.x),
-                   width(a.x), static_cast<T>(a.epsilon));
+    elementwise.rmsNorm(a.x.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<T>(), rows(a.x),
+                        width(a.x), static_cast<T>(a.epsilon));
   });
 }
 
@@ -233,11 +234,11 @@ void HostKernels::rmsNormBackward(const RmsNormBackwardArgs& a) {
   }
   requireOperands(a);
   requireSlices("rmsNormBackward", a.sums, 0);
-  dispatch(a.x, [&](const auto& leaves, auto zero) {
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const T* residual = a.residual.data == nullptr ? nullptr : a.residual.as<T>();
-    leaves.rmsNormBackward(a.dy.as<T>(), a.x.as<T>(), a.weight.as<T>(), a.rstd.as<T>(), residual,
-                           a.dx.as<T>(), rows(a.x), width(a.x));
+    elementwise.rmsNormBackward(a.dy.as<T>(), a.x.as<T>(), a.weight.as<T>(), a.rstd.as<T>(),
+                                residual, a.dx.as<T>(), rows(a.x), width(a.x));
   });
 }
 
@@ -252,10 +253,10 @@ void HostKernels::rmsNormWeights(const RmsNormWeightArgs& a) {
   }
   requireOperands(a);
   requireSlices("rmsNormWeights", a.sums, 0);
-  dispatch(a.x, [&](const auto& leaves, auto zero) {
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
-    leaves.rmsNormWeights(a.dy.as<T>(), a.x.as<T>(), a.rstd.as<T>(), a.dWeight.as<T>(), rows(a.x),
-                          width(a.x), a.beta != 0);
+    elementwise.rmsNormWeights(a.dy.as<T>(), a.x.as<T>(), a.rstd.as<T>(), a.dWeight.as<T>(),
+                               rows(a.x), width(a.x), a.beta != 0);
   });
 }
 
@@ -270,7 +271,7 @@ void HostKernels::rotary(const RotaryArgs& a) {
   requireOperands(a);
   const int64_t half = a.headWidth / 2, context = a.x.shape[1], columns = width(a.x);
   const Positions positions("rotary", a.at, context, a.cosine.shape[0]);
-  dispatch(a.x, [&](const auto& leaves, auto zero) {
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     T* row = a.x.as<T>();
     for (int64_t r = 0; r < rows(a.x); ++r, row += columns) {
@@ -278,7 +279,7 @@ void HostKernels::rotary(const RotaryArgs& a) {
       const T *cosine = a.cosine.as<T>() + at, *sine = a.sine.as<T>() + at;
       for (int64_t h = 0; h < a.heads; ++h) {
         T* const head = row + h * a.headWidth;
-        leaves.rotate(head, head + half, cosine, sine, half, a.back ? T(-1) : T(1));
+        elementwise.rotate(head, head + half, cosine, sine, half, a.back ? T(-1) : T(1));
       }
     }
   });
@@ -292,12 +293,12 @@ void HostKernels::swiGlu(const Tensor& x, const Tensor& y) {
     return swiGlu(wideX, wideY);
   }
   requireSwiGlu(x, y);
-  dispatch(x, [&](const auto& leaves, auto zero) {
+  dispatch(x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const int64_t n = width(y);
     for (int64_t r = 0; r < rows(y); ++r) {
       const T* const gate = x.as<T>() + r * 2 * n;
-      leaves.swiGlu(gate, gate + n, y.as<T>() + r * n, n);
+      elementwise.swiGlu(gate, gate + n, y.as<T>() + r * n, n);
     }
   });
 }
@@ -311,13 +312,13 @@ void HostKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor
     return swiGluBackward(wideDy, wideX, wideDx);
   }
   requireSwiGluBackward(dy, x, dx);
-  dispatch(x, [&](const auto& leaves, auto zero) {
+  dispatch(x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const int64_t n = width(dy);
     for (int64_t r = 0; r < rows(dy); ++r) {
       const T* const gate = x.as<T>() + r * 2 * n;
       T* const dGate = dx.as<T>() + r * 2 * n;
-      leaves.swiGluBackward(dy.as<T>() + r * n, gate, gate + n, dGate, dGate + n, n);
+      elementwise.swiGluBackward(dy.as<T>() + r * n, gate, gate + n, dGate, dGate + n, n);
     }
   });
 }
@@ -330,7 +331,8 @@ void HostKernels::attention(const AttentionArgs& args, Arena& scratch) {
     s.out(wide.logSumExp);
     return attention(wide, scratch);
   }
-  dispatch(args.out, [&](const auto& leaves, auto) { host::attention(args, leaves, scratch); });
+  dispatch(args.out,
+           [&](const auto& elementwise, auto) { host::attention(args, elementwise, scratch); });
 }
 
 void HostKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
@@ -343,8 +345,9 @@ void HostKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& sc
     s.out(wide.dQkv);
     return attentionBackward(wide, scratch);
   }
-  dispatch(args.out,
-           [&](const auto& leaves, auto) { host::attentionBackward(args, leaves, scratch); });
+  dispatch(args.out, [&](const auto& elementwise, auto) {
+    host::attentionBackward(args, elementwise, scratch);
+  });
 }
 
 void HostKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) {
@@ -357,8 +360,9 @@ void HostKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch)
     s.out(wide.logSumExp);
     return attentionBlock(wide, scratch);
   }
-  dispatch(args.out,
-           [&](const auto& leaves, auto) { host::attentionBlock(args, leaves, scratch); });
+  dispatch(args.out, [&](const auto& elementwise, auto) {
+    host::attentionBlock(args, elementwise, scratch);
+  });
 }
 
 void HostKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) {
@@ -376,8 +380,9 @@ void HostKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args,
     s.inOut(wide.dValue);
     return attentionBlockBackward(wide, scratch);
   }
-  dispatch(args.out,
-           [&](const auto& leaves, auto) { host::attentionBlockBackward(args, leaves, scratch); });
+  dispatch(args.out, [&](const auto& elementwise, auto) {
+    host::attentionBlockBackward(args, elementwise, scratch);
+  });
 }
 
 void HostKernels::attentionMerge(const AttentionMergeArgs& args) {
@@ -389,7 +394,8 @@ void HostKernels::attentionMerge(const AttentionMergeArgs& args) {
     s.inOut(wide.logSumExp);
     return attentionMerge(wide);
   }
-  dispatch(args.out, [&](const auto& leaves, auto) { host::attentionMerge(args, leaves); });
+  dispatch(args.out,
+           [&](const auto& elementwise, auto) { host::attentionMerge(args, elementwise); });
 }
 
 void HostKernels::adamW(const AdamWArgs& args) {
@@ -409,13 +415,13 @@ void HostKernels::update(const AdamWArgs& args, const AdamWTensors& t) {
     return update(args, wide);
   }
   requireOperands(t);
-  dispatch(t.weight, [&](const auto& leaves, auto zero) {
+  dispatch(t.weight, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const host::AdamWStep<T> step{T(args.gradientScale),   T(args.learningRate),   T(args.beta1),
                                   T(args.beta2),           T(args.epsilon),        T(t.weightDecay),
                                   T(1 / args.correction1), T(1 / args.correction2)};
-    leaves.adamW(t.weight.as<T>(), t.gradient.as<T>(), t.first.as<T>(), t.second.as<T>(),
-                 t.weight.count(), step);
+    elementwise.adamW(t.weight.as<T>(), t.gradient.as<T>(), t.first.as<T>(), t.second.as<T>(),
+                      t.weight.count(), step);
   });
 }
 
@@ -432,15 +438,15 @@ void HostKernels::update(const SgdArgs& args, const SgdTensors& t) {
     return update(args, wide);
   }
   requireOperands(t);
-  dispatch(t.weight, [&](const auto& leaves, auto zero) {
+  dispatch(t.weight, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const host::SgdStep<T> step{T(args.gradientScale), T(args.learningRate), T(t.weightDecay),
                                 T(args.momentum)};
     if (t.velocity.data == nullptr)
-      leaves.sgd(t.weight.as<T>(), t.gradient.as<T>(), t.weight.count(), step);
+      elementwise.sgd(t.weight.as<T>(), t.gradient.as<T>(), t.weight.count(), step);
     else
-      leaves.momentumSgd(t.weight.as<T>(), t.gradient.as<T>(), t.velocity.as<T>(), t.weight.count(),
-                         step);
+      elementwise.momentumSgd(t.weight.as<T>(), t.gradient.as<T>(), t.velocity.as<T>(),
+                              t.weight.count(), step);
   });
 }
 

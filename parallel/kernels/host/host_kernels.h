@@ -1,19 +1,19 @@
 #pragma once
 
 // Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16: GEMM by blas.h,
-// everything else by leaf functions compiled for this processor's instruction set. One object may
-// be used by several ranks' threads at once; it keeps no state.
+// everything else by elementwise kernels compiled for this processor's instruction set. One object
+// may be used by several ranks' threads at once; it keeps no state.
 
-#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/elementwise.h"
 #include "parallel/kernels/kernels.h"
 
 namespace tutti::parallel {
 
 class HostKernels final : public Kernels {
  public:
-  /// Uses the best leaves that this processor has.
+  /// Uses the best elementwise that this processor has.
   HostKernels();
-  explicit HostKernels(const host::LeafSet& leaves) : leaves_(leaves) {}
+  explicit HostKernels(const host::ElementwiseSet& elementwise) : elementwise_(elementwise) {}
 
   void gemm(const GemmArgs& args) override;
   void fillZero(const Tensor& x) override;
@@ -62,12 +62,12 @@ class HostKernels final : public Kernels {
   void update(const AdamWArgs& args, const AdamWTensors& tensors);
   void update(const SgdArgs& args, const SgdTensors& tensors);
   void addSquaresOf(const Tensor& x, ExactSum& sum);
-  /// Calls body(leaves of x's type); the argument's type tells the body what T is.
+  /// Calls body(elementwise of x's type); the argument's type tells the body what T is.
   template <class Body>
   void dispatch(const Tensor& x, Body body) const {
     switch (x.type) {
-      case DType::Float32: return body(leaves_.floats, float{});
-      case DType::Float64: return body(leaves_.doubles, double{});
+      case DType::Float32: return body(elementwise_.floats, float{});
+      case DType::Float64: return body(elementwise_.doubles, double{});
       default:
         fail(ErrorCode::Unsupported,
              "the host kernels compute in float64, float32, bfloat16 and float16, not in ",
@@ -75,7 +75,7 @@ class HostKernels final : public Kernels {
     }
   }
 
-  const host::LeafSet& leaves_;
+  const host::ElementwiseSet& elementwise_;
 };
 
 }  // namespace tutti::parallel

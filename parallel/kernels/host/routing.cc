@@ -192,11 +192,11 @@ void combineRows(const CombineRowsArgs& a) {
 }
 
 template <class T>
-void rowDots(const RowDotsArgs& a, const Leaves<T>& leaves) {
+void rowDots(const RowDotsArgs& a, const ElementwiseKernels<T>& elementwise) {
   const int64_t width = a.x.shape[1];
   std::fill_n(a.dots.as<T>(), a.dots.count(), T(0));
   forEachPlace("rowDots: place", a.places, a.y.shape[0], [&](int64_t r, int64_t i, int64_t of) {
-    a.dots.as<T>()[i] = leaves.dot(a.x.as<T>() + r * width, a.y.as<T>() + of * width, width);
+    a.dots.as<T>()[i] = elementwise.dot(a.x.as<T>() + r * width, a.y.as<T>() + of * width, width);
   });
 }
 
@@ -208,7 +208,7 @@ template void spreadRows<float>(const SpreadRowsArgs&);
 template void spreadRows<double>(const SpreadRowsArgs&);
 template void combineRows<float>(const CombineRowsArgs&);
 template void combineRows<double>(const CombineRowsArgs&);
-template void rowDots<float>(const RowDotsArgs&, const Leaves<float>&);
-template void rowDots<double>(const RowDotsArgs&, const Leaves<double>&);
+template void rowDots<float>(const RowDotsArgs&, const ElementwiseKernels<float>&);
+template void rowDots<double>(const RowDotsArgs&, const ElementwiseKernels<double>&);
 
 }  // namespace tutti::parallel::host

@@ -4,7 +4,7 @@
 // One pass over the rows each, in their order; sums within a row are float64. Operands were
 // checked; experts and places, which are elements, are here.
 
-#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/elementwise.h"
 #include "parallel/kernels/kernels.h"
 
 namespace tutti::parallel::host {
@@ -20,6 +20,6 @@ void spreadRows(const SpreadRowsArgs& args);
 template <class T>
 void combineRows(const CombineRowsArgs& args);
 template <class T>
-void rowDots(const RowDotsArgs& args, const Leaves<T>& leaves);
+void rowDots(const RowDotsArgs& args, const ElementwiseKernels<T>& elementwise);
 
 }  // namespace tutti::parallel::host

@@ -11,7 +11,7 @@
 //                            the next columns
 //   result                   its own rows, before it is summed
 //
-// Like leaves.inl, this file includes nothing of the standard library.
+// Like elementwise.inl, this file includes nothing of the standard library.
 
 #include "parallel/kernels/host/tiles_avx512.h"
 

@@ -70,7 +70,7 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
   const Positions positions("embedding", learned ? a.at : Tensor{}, context,
                             learned ? a.positions.shape[0] : context);
   const Vocabulary vocabulary("embedding", a.tokens.shape[0], a.firstId, a.vocabulary);
-  dispatch(a.x, [&](const auto& leaves, auto zero) {
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const int32_t* ids = a.tokenIds.as<int32_t>();
     const size_t rowBytes = static_cast<size_t>(w) * sizeof(T);
@@ -80,7 +80,7 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
         std::memcpy(x, a.tokens.as<T>() + row * w, rowBytes);
       else
         std::memset(x, 0, rowBytes);
-      if (learned) leaves.add(x, a.positions.as<T>() + positions.of(i) * w, w);
+      if (learned) elementwise.add(x, a.positions.as<T>() + positions.of(i) * w, w);
     }
   });
 }
@@ -101,14 +101,14 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
   const Vocabulary vocabulary("embeddingWeights", a.dTokens.shape[0], a.firstId, a.vocabulary);
   if (a.betaTokens == 0) fillZero(a.dTokens);
   if (learned && a.betaPositions == 0) fillZero(a.dPositions);
-  dispatch(a.dx, [&](const auto& leaves, auto zero) {
+  dispatch(a.dx, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const int32_t* ids = a.tokenIds.as<int32_t>();
     const T* dx = a.dx.as<T>();
     for (int64_t i = 0; i < batch * context; ++i, dx += w) {
       if (const int64_t row = vocabulary.rowOf(ids[i]); row >= 0)
-        leaves.add(a.dTokens.as<T>() + row * w, dx, w);
-      if (learned) leaves.add(a.dPositions.as<T>() + positions.of(i) * w, dx, w);
+        elementwise.add(a.dTokens.as<T>() + row * w, dx, w);
+      if (learned) elementwise.add(a.dPositions.as<T>() + positions.of(i) * w, dx, w);
     }
   });
 }
@@ -123,14 +123,14 @@ void HostKernels::logitStatistics(const LogitStatisticsArgs& a) {
   requireOperands(a);
   const int64_t count = a.labels.count(), w = width(a.logits), stride = rowStride(a.logits);
   const Vocabulary vocabulary("logitStatistics", w, a.firstId, a.vocabulary);
-  dispatch(a.logits, [&](const auto& leaves, auto zero) {
+  dispatch(a.logits, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const int32_t* labels = a.labels.as<int32_t>();
     const T* row = a.logits.as<T>();
     T* to = a.statistics.as<T>();
     for (int64_t r = 0; r < count; ++r, row += stride, to += 3) {
       const int64_t label = vocabulary.columnOf(labels[r]);
-      leaves.logitStatistics(row, w, &to[0], &to[1]);
+      elementwise.logitStatistics(row, w, &to[0], &to[1]);
       to[2] = label >= 0 ? row[label] : T(0);
     }
   });
@@ -150,7 +150,7 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
   const int64_t w = width(a.logits), stride = rowStride(a.logits);
   const Vocabulary vocabulary("crossEntropy", w, a.firstId, a.vocabulary);
   double total = 0;
-  dispatch(a.logits, [&](const auto& leaves, auto zero) {
+  dispatch(a.logits, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const int32_t* labels = a.labels.as<int32_t>();
     T* row = a.logits.as<T>();
@@ -162,14 +162,14 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
       }
       T own[3];
       if (isWhole) {
-        leaves.logitStatistics(row, w, &own[0], &own[1]);
+        elementwise.logitStatistics(row, w, &own[0], &own[1]);
         own[2] = row[label];
       }
       const RowStatistics joined(isWhole ? own : a.statistics.as<T>() + 3 * r, 3 * count, ranks);
       total += joined.loss();
       if (!a.gradient) continue;
-      leaves.scaledExp(row, w, static_cast<T>(joined.largest),
-                       static_cast<T>(a.scale) / static_cast<T>(joined.sum));
+      elementwise.scaledExp(row, w, static_cast<T>(joined.largest),
+                            static_cast<T>(a.scale) / static_cast<T>(joined.sum));
       if (label >= 0) row[label] -= static_cast<T>(a.scale);
     }
   });
@@ -250,7 +250,9 @@ void HostKernels::rowDots(const RowDotsArgs& a) {
     return rowDots(wide);
   }
   requireOperands(a);
-  dispatch(a.x, [&](const auto& leaves, auto zero) { host::rowDots<decltype(zero)>(a, leaves); });
+  dispatch(a.x, [&](const auto& elementwise, auto zero) {
+    host::rowDots<decltype(zero)>(a, elementwise);
+  });
 }
 
 }  // namespace tutti::parallel

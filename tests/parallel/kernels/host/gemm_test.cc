@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/kernels/host/blas.h"
-#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/elementwise.h"
 #include "parallel/tensor/random.h"
 
 namespace tutti::parallel::host {
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Gemm, testing::ValuesIn(shapes()));
 TEST(GemmTiles, AnElementsBitsAreThoseOfItsRowAndColumnAlone) {
   constexpr int64_t m = 31, n = 100, k = 600;
   setBlasThreads(1);
-  if (availableLeaves().sets[0]->name != std::string("avx512"))
+  if (availableElementwise().sets[0]->name != std::string("avx512"))
     GTEST_SKIP() << "there are no tiles without AVX-512, and OpenBLAS has no such rule";
   for (const bool transposed : {false, true}) {
     Padded a{transposed ? k : m, transposed ? m : k}, b{k, n}, c{m, n};

@@ -1,5 +1,5 @@
-// The leaf functions, for the instruction set that this file is compiled for; TUTTI_LEAVES names
-// the function that returns them. Included by leaves_*.cc only.
+// The elementwise kernels, for the instruction set that this file is compiled for; TUTTI_LEAVES
+// names the function that returns them. Included by elementwise_*.cc only.
 //
 // What bounds them: all but exp run at the speed of the first- or second-level cache; exp is about
 // 20 instructions for 16 lanes.
@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/elementwise.h"
 
 namespace tutti::parallel::host {
 namespace {
@@ -146,7 +146,7 @@ TUTTI_INLINE T maxLanes(V<T> v) {
 /// bits. Arguments are clamped to [-87.3, 88.3], so the result is never denormal or infinite; NaN
 /// stays NaN. Error: the polynomial's own is below 2^-27 relative (its first dropped term,
 /// r^8 / 8!, is at most 5.2e-9); r is within 2^-25 + 2^-33 |n| of its true value; Horner's last
-/// three roundings add at most 1.5 ulp. In all below 2.5 ulp; leaves_test measures it.
+/// three roundings add at most 1.5 ulp. In all below 2.5 ulp; elementwise_test measures it.
 TUTTI_INLINE V<float> expLanes(V<float> x) {
   using F = V<float>;
   const F low = splat(-87.3f), high = splat(88.3f);
@@ -535,7 +535,7 @@ void momentumSgd(T* __restrict weight, const T* __restrict gradient, T* __restri
 }
 
 template <class T>
-constexpr Leaves<T> table() {
+constexpr ElementwiseKernels<T> table() {
   return {.add = add<T>,
           .addBias = addBias<T>,
           .columnSums = columnSums<T>,
@@ -561,10 +561,10 @@ constexpr Leaves<T> table() {
           .momentumSgd = momentumSgd<T>};
 }
 
-constexpr LeafSet kLeaves = {TUTTI_LEAVES_NAME, table<float>(), table<double>()};
+constexpr ElementwiseSet kElementwise = {TUTTI_LEAVES_NAME, table<float>(), table<double>()};
 
 }  // namespace
 
-const LeafSet& TUTTI_LEAVES() { return kLeaves; }
+const ElementwiseSet& TUTTI_LEAVES() { return kElementwise; }
 
 }  // namespace tutti::parallel::host

@@ -1,9 +1,9 @@
 #pragma once
 
-// The host's leaf functions: loops over raw rows, compiled once for each instruction set of
-// leaves.inl and chosen when the process starts. They allocate nothing, check nothing and include
-// nothing from the standard library (an inline function compiled for AVX-512 must not become the
-// one copy that the linker keeps for everybody).
+// The host's elementwise kernels: loops over raw rows, compiled once for each instruction set of
+// elementwise.inl and chosen when the process starts. They allocate nothing, check nothing and
+// include nothing from the standard library (an inline function compiled for AVX-512 must not
+// become the one copy that the linker keeps for everybody).
 //
 // All copies give the same bits: sums run in 16 (float) or 8 (double) lanes in a fixed order, no
 // multiplication is fused with an addition, and a row's tail goes through the same lanes as its
@@ -25,7 +25,7 @@ struct SgdStep {
 };
 
 template <class T>
-struct Leaves {
+struct ElementwiseKernels {
   void (*add)(T* to, const T* from, int64_t count);
   /// Rows of y are `stride` apart.
   void (*addBias)(T* y, int64_t stride, const T* bias, int64_t rows, int64_t width);
@@ -87,23 +87,23 @@ struct Leaves {
 };
 
 /// The tables of one instruction set.
-struct LeafSet {
+struct ElementwiseSet {
   const char* name;
-  Leaves<float> floats;
-  Leaves<double> doubles;
+  ElementwiseKernels<float> floats;
+  ElementwiseKernels<double> doubles;
 };
 
 /// The sets that this processor can run, the best first; the last is the baseline.
-struct LeafSets {
-  const LeafSet* sets[3] = {};
+struct ElementwiseSets {
+  const ElementwiseSet* sets[3] = {};
   int count = 0;
 };
-LeafSets availableLeaves();
+ElementwiseSets availableElementwise();
 
-const LeafSet& baselineLeaves();
+const ElementwiseSet& baselineElementwise();
 #ifdef TUTTI_LEAVES_X86
-const LeafSet& avx2Leaves();
-const LeafSet& avx512Leaves();
+const ElementwiseSet& avx2Leaves();
+const ElementwiseSet& avx512Leaves();
 #endif
 
 }  // namespace tutti::parallel::host

@@ -1,5 +1,5 @@
-// The host's leaf functions: every instruction set of this processor gives the same bits, tails
-// have the bits of bodies, and exp, GELU and softmax are as accurate as their comments say.
+// The host's elementwise kernels: every instruction set of this processor gives the same bits,
+// tails have the bits of bodies, and exp, GELU and softmax are as accurate as their comments say.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/elementwise.h"
 
 namespace tutti::parallel::host {
 namespace {
@@ -27,86 +27,86 @@ std::vector<T> values(int64_t count, double size, unsigned salt = 0) {
 }
 
 template <class T>
-const Leaves<T>& of(const LeafSet& set);
+const ElementwiseKernels<T>& of(const ElementwiseSet& set);
 template <>
-const Leaves<float>& of<float>(const LeafSet& set) {
+const ElementwiseKernels<float>& of<float>(const ElementwiseSet& set) {
   return set.floats;
 }
 template <>
-const Leaves<double>& of<double>(const LeafSet& set) {
+const ElementwiseKernels<double>& of<double>(const ElementwiseSet& set) {
   return set.doubles;
 }
 
-/// Everything that the leaves compute from one input, one value after the other.
+/// Everything that the elementwise kernels compute from one input, one value after the other.
 template <class T>
-std::vector<T> everything(const Leaves<T>& leaves, int64_t rows, int64_t width) {
+std::vector<T> everything(const ElementwiseKernels<T>& elementwise, int64_t rows, int64_t width) {
   const int64_t n = rows * width;
   const auto x = values<T>(n, 2, 1), dy = values<T>(n, 1, 2);
   const auto weight = values<T>(width, 1, 3), bias = values<T>(width, 1, 4);
   std::vector<T> all, y(x.size()), mean(static_cast<size_t>(rows)), rstd(mean), dw(weight),
       db(bias);
   const auto take = [&](const std::vector<T>& v) { all.insert(all.end(), v.begin(), v.end()); };
-  leaves.layerNorm(x.data(), weight.data(), bias.data(), y.data(), mean.data(), rstd.data(), rows,
-                   width, T(1e-5));
+  elementwise.layerNorm(x.data(), weight.data(), bias.data(), y.data(), mean.data(), rstd.data(),
+                        rows, width, T(1e-5));
   take(y), take(mean), take(rstd);
-  leaves.layerNormBackward(dy.data(), x.data(), weight.data(), mean.data(), rstd.data(), x.data(),
-                           y.data(), rows, width);
+  elementwise.layerNormBackward(dy.data(), x.data(), weight.data(), mean.data(), rstd.data(),
+                                x.data(), y.data(), rows, width);
   take(y);
-  leaves.layerNormWeights(dy.data(), x.data(), mean.data(), rstd.data(), dw.data(), db.data(), rows,
-                          width, true, false);
+  elementwise.layerNormWeights(dy.data(), x.data(), mean.data(), rstd.data(), dw.data(), db.data(),
+                               rows, width, true, false);
   take(dw), take(db);
-  leaves.rmsNorm(x.data(), weight.data(), y.data(), rstd.data(), rows, width, T(1e-5));
+  elementwise.rmsNorm(x.data(), weight.data(), y.data(), rstd.data(), rows, width, T(1e-5));
   take(y), take(rstd);
-  leaves.rmsNormBackward(dy.data(), x.data(), weight.data(), rstd.data(), x.data(), y.data(), rows,
-                         width);
+  elementwise.rmsNormBackward(dy.data(), x.data(), weight.data(), rstd.data(), x.data(), y.data(),
+                              rows, width);
   take(y);
-  leaves.rmsNormWeights(dy.data(), x.data(), rstd.data(), dw.data(), rows, width, true);
+  elementwise.rmsNormWeights(dy.data(), x.data(), rstd.data(), dw.data(), rows, width, true);
   take(dw);
   auto first = x, second = dy;
-  leaves.rotate(first.data(), second.data(), weight.data(), bias.data(), width, T(-1));
+  elementwise.rotate(first.data(), second.data(), weight.data(), bias.data(), width, T(-1));
   take(first), take(second);
-  leaves.swiGlu(x.data(), dy.data(), y.data(), n);
+  elementwise.swiGlu(x.data(), dy.data(), y.data(), n);
   take(y);
-  leaves.swiGluBackward(y.data(), x.data(), dy.data(), first.data(), second.data(), n);
+  elementwise.swiGluBackward(y.data(), x.data(), dy.data(), first.data(), second.data(), n);
   take(first), take(second);
-  leaves.gelu(x.data(), y.data(), n);
+  elementwise.gelu(x.data(), y.data(), n);
   take(y);
-  leaves.geluBackward(dy.data(), x.data(), y.data(), n);
+  elementwise.geluBackward(dy.data(), x.data(), y.data(), n);
   take(y);
   y = x;
   auto logSumExp = values<T>(width, 1, 5);
   const auto dots = values<T>(width, 1, 6);
   auto probabilities = x, slope = dy;
-  leaves.softmaxBackward(probabilities.data(), slope.data(), rows, width, rows - 2, T(0.7),
-                         logSumExp.data(), dots.data());
-  leaves.softmax(y.data(), rows, width, rows - 2, T(0.7), logSumExp.data());
+  elementwise.softmaxBackward(probabilities.data(), slope.data(), rows, width, rows - 2, T(0.7),
+                              logSumExp.data(), dots.data());
+  elementwise.softmax(y.data(), rows, width, rows - 2, T(0.7), logSumExp.data());
   take(logSumExp);
-  all.push_back(leaves.dot(x.data(), dy.data(), width));
-  leaves.blend(first.data(), dy.data(), T(0.3), T(0.7), n);
+  all.push_back(elementwise.dot(x.data(), dy.data(), width));
+  elementwise.blend(first.data(), dy.data(), T(0.3), T(0.7), n);
   take(first);
   take(y), take(probabilities), take(slope);
   y = x;
   T largest = 0, sum = 0;
-  leaves.logitStatistics(x.data(), width, &largest, &sum);
+  elementwise.logitStatistics(x.data(), width, &largest, &sum);
   all.push_back(largest), all.push_back(sum);
-  leaves.scaledExp(y.data(), width, largest, T(0.1) / sum);
+  elementwise.scaledExp(y.data(), width, largest, T(0.1) / sum);
   take(y);
   auto w = x, m = dy, v = std::vector<T>(x.size(), T(0.5));
-  leaves.adamW(w.data(), dy.data(), m.data(), v.data(), n,
-               {T(0.9), T(0.01), T(0.9), T(0.95), T(1e-8), T(0.1), T(1.3), T(1.2)});
+  elementwise.adamW(w.data(), dy.data(), m.data(), v.data(), n,
+                    {T(0.9), T(0.01), T(0.9), T(0.95), T(1e-8), T(0.1), T(1.3), T(1.2)});
   take(w), take(m), take(v);
-  leaves.sgd(w.data(), dy.data(), n, {T(0.5), T(0.1), T(0.01), T(0)});
-  leaves.momentumSgd(w.data(), dy.data(), m.data(), n, {T(0.5), T(0.1), T(0.01), T(0.9)});
+  elementwise.sgd(w.data(), dy.data(), n, {T(0.5), T(0.1), T(0.01), T(0)});
+  elementwise.momentumSgd(w.data(), dy.data(), m.data(), n, {T(0.5), T(0.1), T(0.01), T(0.9)});
   take(m);
-  leaves.addBias(w.data(), width, bias.data(), rows, width);
-  leaves.columnSums(w.data(), width, rows, width, db.data(), true);
+  elementwise.addBias(w.data(), width, bias.data(), rows, width);
+  elementwise.columnSums(w.data(), width, rows, width, db.data(), true);
   take(w), take(db);
   return all;
 }
 
 template <class T>
 void expectSameBits() {
-  const LeafSets sets = availableLeaves();
+  const ElementwiseSets sets = availableElementwise();
   for (int64_t width : {1, 5, 15, 16, 17, 63, 64, 65, 128, 200}) {
     const auto expected = everything(of<T>(*sets.sets[sets.count - 1]), 3, width);
     for (int s = 0; s + 1 < sets.count; ++s) {
@@ -118,22 +118,22 @@ void expectSameBits() {
   }
 }
 
-TEST(Leaves, AllInstructionSetsGiveTheSameBits) {
-  const LeafSets sets = availableLeaves();
-  for (int s = 0; s < sets.count; ++s) std::printf("leaves: %s\n", sets.sets[s]->name);
+TEST(ElementwiseKernels, AllInstructionSetsGiveTheSameBits) {
+  const ElementwiseSets sets = availableElementwise();
+  for (int s = 0; s < sets.count; ++s) std::printf("elementwise: %s\n", sets.sets[s]->name);
   expectSameBits<float>();
   expectSameBits<double>();
 }
 
-TEST(Leaves, TailsHaveTheBitsOfBodies) {
-  const LeafSets sets = availableLeaves();
+TEST(ElementwiseKernels, TailsHaveTheBitsOfBodies) {
+  const ElementwiseSets sets = availableElementwise();
   for (int s = 0; s < sets.count; ++s) {
-    const Leaves<float>& leaves = sets.sets[s]->floats;
+    const ElementwiseKernels<float>& elementwise = sets.sets[s]->floats;
     const auto x = values<float>(64, 3), dy = values<float>(64, 1, 1);
     std::vector<float> whole(64), part(64);
-    leaves.geluBackward(dy.data(), x.data(), whole.data(), 64);
+    elementwise.geluBackward(dy.data(), x.data(), whole.data(), 64);
     for (int64_t length = 1; length <= 64; ++length) {
-      leaves.geluBackward(dy.data(), x.data(), part.data(), length);
+      elementwise.geluBackward(dy.data(), x.data(), part.data(), length);
       EXPECT_EQ(std::memcmp(part.data(), whole.data(), static_cast<size_t>(length) * 4), 0)
           << length;
     }
@@ -149,14 +149,14 @@ double ulps(float actual, double expected) {
 
 // softmax over {0, -x} is {1, e} / (1 + e) with e = exp(-x): two further roundings, and the error
 // of e enters the denominator at most whole. So 2.5 ulp of exp appear as at most 2.5 + 2.5 + 1.5.
-TEST(Leaves, ExpWithinItsBound) {
-  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+TEST(ElementwiseKernels, ExpWithinItsBound) {
+  const ElementwiseKernels<float>& elementwise = availableElementwise().sets[0]->floats;
   double worst = 0;
   for (float x = 0; x < 80; x += 0.00137f) {
     float scores[2] = {0, -x};
     const float kept = -x;
     float logSumExp = 0;
-    leaves.softmax(scores, 2, 1, 1, 1, &logSumExp);
+    elementwise.softmax(scores, 2, 1, 1, 1, &logSumExp);
     const double e = std::exp(static_cast<double>(kept));
     worst = std::max(worst, ulps(scores[1], e / (1 + e)));
   }
@@ -167,19 +167,19 @@ TEST(Leaves, ExpWithinItsBound) {
 // Queries after the first three keys, of which there are five: the first query sees three of them,
 // the second four, the others all. What is not seen is 0, whatever is there, and backward says so
 // too.
-TEST(Leaves, SoftmaxSeesNoKeyOfTheFuture) {
+TEST(ElementwiseKernels, SoftmaxSeesNoKeyOfTheFuture) {
   constexpr int64_t kKeys = 5, kRows = 19, kBefore = 2;
-  const LeafSets sets = availableLeaves();
+  const ElementwiseSets sets = availableElementwise();
   for (int s = 0; s < sets.count; ++s) {
-    const Leaves<double>& leaves = sets.sets[s]->doubles;
+    const ElementwiseKernels<double>& elementwise = sets.sets[s]->doubles;
     const auto given = values<double>(kKeys * kRows, 3);
     auto p = given, again = given, slope = values<double>(kKeys * kRows, 1, 1);
     const auto dP = slope, dots = values<double>(kRows, 1, 2);
     for (auto* scores : {&p, &again}) (*scores)[3 * kRows] = (*scores)[4 * kRows + 1] = NAN;
     std::vector<double> logSumExp(kRows);
-    leaves.softmax(p.data(), kKeys, kRows, kBefore, 0.3, logSumExp.data());
-    leaves.softmaxBackward(again.data(), slope.data(), kKeys, kRows, kBefore, 0.3, logSumExp.data(),
-                           dots.data());
+    elementwise.softmax(p.data(), kKeys, kRows, kBefore, 0.3, logSumExp.data());
+    elementwise.softmaxBackward(again.data(), slope.data(), kKeys, kRows, kBefore, 0.3,
+                                logSumExp.data(), dots.data());
     for (int64_t r = 0; r < kRows; ++r) {
       double sum = 0;
       for (int64_t k = 0; k <= std::min(kBefore + r, kKeys - 1); ++k)
@@ -200,15 +200,15 @@ TEST(Leaves, SoftmaxSeesNoKeyOfTheFuture) {
 
 // Queries of which some come before all keys, as blocks of a sequence may have them: nothing is
 // their sum, and its logarithm minus infinity. A NaN among what the others see is not hidden.
-TEST(Leaves, SoftmaxOfNoKeyIsNothing) {
+TEST(ElementwiseKernels, SoftmaxOfNoKeyIsNothing) {
   constexpr int64_t kKeys = 3, kRows = 21, kBefore = -5;
-  const LeafSets sets = availableLeaves();
+  const ElementwiseSets sets = availableElementwise();
   for (int s = 0; s < sets.count; ++s) {
-    const Leaves<float>& leaves = sets.sets[s]->floats;
+    const ElementwiseKernels<float>& elementwise = sets.sets[s]->floats;
     auto p = values<float>(kKeys * kRows, 3);
     p[kRows + 20] = NAN;
     std::vector<float> logSumExp(kRows);
-    leaves.softmax(p.data(), kKeys, kRows, kBefore, 1, logSumExp.data());
+    elementwise.softmax(p.data(), kKeys, kRows, kBefore, 1, logSumExp.data());
     for (int64_t r = 0; r < kRows; ++r) {
       float sum = 0;
       for (int64_t k = 0; k < kKeys; ++k) sum += p[static_cast<size_t>(k * kRows + r)];
@@ -220,13 +220,13 @@ TEST(Leaves, SoftmaxOfNoKeyIsNothing) {
         EXPECT_EQ(std::isinf(logSumExp[at]), r + kBefore < 0) << r;
       }
     }
-    leaves.softmax(p.data(), 0, kRows, kBefore, 1, logSumExp.data());
+    elementwise.softmax(p.data(), 0, kRows, kBefore, 1, logSumExp.data());
     for (const float sum : logSumExp) EXPECT_EQ(sum, -INFINITY);
   }
 }
 
-TEST(Leaves, BlendWeighsBoth) {
-  const LeafSets sets = availableLeaves();
+TEST(ElementwiseKernels, BlendWeighsBoth) {
+  const ElementwiseSets sets = availableElementwise();
   for (int s = 0; s < sets.count; ++s) {
     const auto from = values<double>(19, 1, 3);
     auto to = values<double>(19, 1, 4);
@@ -239,8 +239,8 @@ TEST(Leaves, BlendWeighsBoth) {
 // x / (1 + t), t = exp(-2u). 2u has five roundings, each at most 2^-24 relative, so t is off by
 // 5 |2u| 2^-24 beyond exp's own 2.5 ulp (at most 5 times 2^-24), and t / (1 + t) <= 1 of that
 // reaches y. For |x| <= 5, |2u| <= 17: (85 + 5 + 2) 2^-24, which is 92 ulp at most.
-TEST(Leaves, GeluWithinItsBound) {
-  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+TEST(ElementwiseKernels, GeluWithinItsBound) {
+  const ElementwiseKernels<float>& elementwise = availableElementwise().sets[0]->floats;
   double worst = 0, worstSlope = 0;
   for (float x = -5; x <= 5; x += 0.00071f) {
     const double d = x, u = std::sqrt(2 / M_PI) * (d + 0.044715 * d * d * d);
@@ -248,8 +248,8 @@ TEST(Leaves, GeluWithinItsBound) {
     const double slope = s + d * t * s * s * 2 * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * d * d);
     float y = 0, dx = 0;
     const float one = 1;
-    leaves.gelu(&x, &y, 1);
-    leaves.geluBackward(&one, &x, &dx, 1);
+    elementwise.gelu(&x, &y, 1);
+    elementwise.geluBackward(&one, &x, &dx, 1);
     if (x != 0) worst = std::max(worst, ulps(y, d * s));
     worstSlope = std::max(worstSlope, std::fabs(dx - slope));
   }
@@ -260,15 +260,15 @@ TEST(Leaves, GeluWithinItsBound) {
 
 // g / (1 + t) * u with t = exp(-g): t is off by exp's 2.5 ulp (at most 5 times 2^-24), of which
 // t / (1 + t) <= 1 reaches the result; an addition, a division and a multiplication add one each.
-TEST(Leaves, SwiGluWithinItsBound) {
-  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+TEST(ElementwiseKernels, SwiGluWithinItsBound) {
+  const ElementwiseKernels<float>& elementwise = availableElementwise().sets[0]->floats;
   double worst = 0, worstSlope = 0;
   for (float g = -20; g <= 20; g += 0.00171f) {
     const double d = g, s = 1 / (1 + std::exp(-d));
     const float up = 3, one = 1;
     float y = 0, dGate = 0, dUp = 0;
-    leaves.swiGlu(&g, &up, &y, 1);
-    leaves.swiGluBackward(&one, &g, &up, &dGate, &dUp, 1);
+    elementwise.swiGlu(&g, &up, &y, 1);
+    elementwise.swiGluBackward(&one, &g, &up, &dGate, &dUp, 1);
     if (g != 0) worst = std::max(worst, ulps(y, d * s * 3));
     worstSlope = std::max(worstSlope, std::fabs(dGate - 3 * s * (1 + d * (1 - s))));
     EXPECT_LE(std::fabs(dUp - d * s), 8 * 0x1p-24 * std::fabs(d * s)) << g;
@@ -278,8 +278,8 @@ TEST(Leaves, SwiGluWithinItsBound) {
   EXPECT_LT(worstSlope, 3 * 1.1 * 20 * 0x1p-24);  // of a value below 3.3
 }
 
-TEST(Leaves, RotatingBackUndoesIt) {
-  const Leaves<double>& leaves = availableLeaves().sets[0]->doubles;
+TEST(ElementwiseKernels, RotatingBackUndoesIt) {
+  const ElementwiseKernels<double>& elementwise = availableElementwise().sets[0]->doubles;
   std::vector<double> cosine, sine;
   for (int i = 0; i < 21; ++i) {
     cosine.push_back(std::cos(0.3 * i));
@@ -287,58 +287,58 @@ TEST(Leaves, RotatingBackUndoesIt) {
   }
   const auto a = values<double>(21, 1, 7), b = values<double>(21, 1, 8);
   auto x = a, y = b;
-  leaves.rotate(x.data(), y.data(), cosine.data(), sine.data(), 21, 1);
+  elementwise.rotate(x.data(), y.data(), cosine.data(), sine.data(), 21, 1);
   for (size_t i = 0; i < 21; ++i) {
     EXPECT_NEAR(x[i], a[i] * cosine[i] - b[i] * sine[i], 1e-15);
     EXPECT_NEAR(y[i], b[i] * cosine[i] + a[i] * sine[i], 1e-15);
   }
-  leaves.rotate(x.data(), y.data(), cosine.data(), sine.data(), 21, -1);
+  elementwise.rotate(x.data(), y.data(), cosine.data(), sine.data(), 21, -1);
   for (size_t i = 0; i < 21; ++i) {
     EXPECT_NEAR(x[i], a[i], 1e-14);
     EXPECT_NEAR(y[i], b[i], 1e-14);
   }
 }
 
-TEST(Leaves, NaNIsNotHidden) {
-  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+TEST(ElementwiseKernels, NaNIsNotHidden) {
+  const ElementwiseKernels<float>& elementwise = availableElementwise().sets[0]->floats;
   const float x[3] = {1, std::nanf(""), 2};
   float y[3];
-  leaves.gelu(x, y, 3);
+  elementwise.gelu(x, y, 3);
   EXPECT_TRUE(std::isnan(y[1]));
   float largest = 0, sum = 0;
-  leaves.logitStatistics(x, 3, &largest, &sum);
+  elementwise.logitStatistics(x, 3, &largest, &sum);
   EXPECT_TRUE(std::isnan(sum));
 }
 
-TEST(Leaves, ExtremeScoresAreFinite) {
-  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+TEST(ElementwiseKernels, ExtremeScoresAreFinite) {
+  const ElementwiseKernels<float>& elementwise = availableElementwise().sets[0]->floats;
   float scores[4] = {-1e30f, 1e30f, 0, -5};
   float logSumExp = 0;
-  leaves.softmax(scores, 4, 1, 3, 1, &logSumExp);
+  elementwise.softmax(scores, 4, 1, 3, 1, &logSumExp);
   EXPECT_EQ(logSumExp, 1e30f);
   EXPECT_EQ(scores[1], 1.0f);
   EXPECT_LT(scores[0], 1e-37f);
   float huge[2] = {-40, 40}, result[2];
-  leaves.gelu(huge, result, 2);
+  elementwise.gelu(huge, result, 2);
   EXPECT_LE(std::fabs(result[0]), 1e-36f);
   EXPECT_EQ(result[1], 40.0f);
 }
 
 // Where the exponential would be infinite, the derivatives of GELU and SwiGLU are as good as 0.
 template <class T>
-void expectFlatFarBelow(const Leaves<T>& leaves) {
+void expectFlatFarBelow(const ElementwiseKernels<T>& elementwise) {
   for (const T x : {T(-18), T(-19.5), T(-25), T(-100), T(-800), T(-1e5)}) {
     const T one = 1;
     T dx = 0, dGate = 0, dUp = 0;
-    leaves.geluBackward(&one, &x, &dx, 1);
-    leaves.swiGluBackward(&one, &x, &one, &dGate, &dUp, 1);
+    elementwise.geluBackward(&one, &x, &dx, 1);
+    elementwise.swiGluBackward(&one, &x, &one, &dGate, &dUp, 1);
     EXPECT_LE(std::fabs(dx), T(1e-18)) << x;
     EXPECT_LE(std::fabs(dGate), T(1e-6)) << x;  // -17 exp(-18) at the first
     EXPECT_LE(std::fabs(dUp), T(1e-6)) << x;
   }
 }
-TEST(Leaves, DerivativesFarBelowZero) {
-  const LeafSets sets = availableLeaves();
+TEST(ElementwiseKernels, DerivativesFarBelowZero) {
+  const ElementwiseSets sets = availableElementwise();
   for (int s = 0; s < sets.count; ++s) {
     expectFlatFarBelow(sets.sets[s]->floats);
     expectFlatFarBelow(sets.sets[s]->doubles);

@@ -1,9 +1,9 @@
-#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/elementwise.h"
 
 namespace tutti::parallel::host {
 
-LeafSets availableLeaves() {
-  LeafSets result;
+ElementwiseSets availableElementwise() {
+  ElementwiseSets result;
 #ifdef TUTTI_LEAVES_X86
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2");
@@ -13,7 +13,7 @@ LeafSets availableLeaves() {
   if (avx512) result.sets[result.count++] = &avx512Leaves();
   if (avx2) result.sets[result.count++] = &avx2Leaves();
 #endif
-  result.sets[result.count++] = &baselineLeaves();
+  result.sets[result.count++] = &baselineElementwise();
   return result;
 }
 

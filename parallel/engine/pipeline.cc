@@ -169,14 +169,14 @@ Tensor Pipeline::takeWaiting(std::map<Key, Waiting>& from, const Action& action,
 
 void Pipeline::forward(const Action& action, const Step& step) {
   const int chunk = action.chunk, m = action.microBatch;
-  Saved& saved = slots_[static_cast<size_t>(action.slot)];
+  ActivationStash& stash = slots_[static_cast<size_t>(action.slot)];
   const Batch batch = step.batch(m);
-  beginTokens(context_, batch.tokenIds.shape, saved);
-  saved.microBatch = m;
-  saved.deferWeights = schedule_.splitsBackward;
-  const Tensor x = first(chunk) ? ofTokens(saved.untilWeights, batch.tokenIds)
-                                : takeWaiting(inputs_, action, saved.untilWeights);
-  last_ = model_.forward(context_, unitsOf(chunk), x, saved);
+  beginTokens(context_, batch.tokenIds.shape, stash);
+  stash.microBatch = m;
+  stash.deferWeights = schedule_.splitsBackward;
+  const Tensor x = first(chunk) ? ofTokens(stash.untilWeights, batch.tokenIds)
+                                : takeWaiting(inputs_, action, stash.untilWeights);
+  last_ = model_.forward(context_, unitsOf(chunk), x, stash);
   results_[static_cast<size_t>(action.slot)] = last_;
   if (last(chunk)) {
     context_.store.addLoss(crossEntropy(context_, {.logits = last_,
@@ -191,10 +191,10 @@ void Pipeline::forward(const Action& action, const Step& step) {
 
 void Pipeline::backward(const Action& action) {
   const int chunk = action.chunk;
-  Saved& saved = slots_[static_cast<size_t>(action.slot)];
+  ActivationStash& stash = slots_[static_cast<size_t>(action.slot)];
   const Tensor dy = last(chunk) ? results_[static_cast<size_t>(action.slot)]
-                                : takeWaiting(gradients_, action, saved.untilWeights);
-  const Tensor dx = model_.backward(context_, unitsOf(chunk), dy, saved);
+                                : takeWaiting(gradients_, action, stash.untilWeights);
+  const Tensor dx = model_.backward(context_, unitsOf(chunk), dy, stash);
   if (!first(chunk) && nextIsHere(chunk, -1)) {
     const Tensor copy = between_.take(type_, dx.count()).view(dx.shape);
     copyElements(dx, copy, context_.mesh);
@@ -217,10 +217,10 @@ Tensor Pipeline::outgoing(const Tensor& dx) {
 
 /// The slot is free.
 void Pipeline::finish(const Action& action) {
-  Saved& saved = slots_[static_cast<size_t>(action.slot)];
-  ensure(saved.ended() && saved.untilBackward.usedBytes() == 0, action, " left ",
-         saved.untilBackward.usedBytes(), " bytes and work behind");
-  saved.reset();
+  ActivationStash& stash = slots_[static_cast<size_t>(action.slot)];
+  ensure(stash.ended() && stash.untilBackward.usedBytes() == 0, action, " left ",
+         stash.untilBackward.usedBytes(), " bytes and work behind");
+  stash.reset();
 }
 
 Tensor Pipeline::logits(const Tensor& tokenIds, KeyValues* before) {
@@ -228,17 +228,17 @@ Tensor Pipeline::logits(const Tensor& tokenIds, KeyValues* before) {
   for (int stage = 0; stage < schedule_.stages(); ++stage) {
     if (schedule_.rankOf(stage) != rank_) continue;
     const int chunk = schedule_.chunkOf(stage);
-    Saved& saved = slots_[static_cast<size_t>(chunk)];
-    saved.reset();
-    beginTokens(context_, tokenIds.shape, saved);
-    saved.before = before;
+    ActivationStash& stash = slots_[static_cast<size_t>(chunk)];
+    stash.reset();
+    beginTokens(context_, tokenIds.shape, stash);
+    stash.before = before;
     if (first(chunk)) {
-      x = context_.mesh.onDevice(tokenIds, saved.untilWeights);
+      x = context_.mesh.onDevice(tokenIds, stash.untilWeights);
     } else if (!nextIsHere(chunk, -1)) {
-      x = saved.untilWeights.allocate(type_, model_.shapeBetween(context_, tokenIds.shape));
+      x = stash.untilWeights.allocate(type_, model_.shapeBetween(context_, tokenIds.shape));
       group_->exchange(std::array{outputMessage(false, schedule_.rankOf(stage - 1), x)});
     }
-    x = model_.forward(context_, unitsOf(chunk), x, saved);
+    x = model_.forward(context_, unitsOf(chunk), x, stash);
     if (!last(chunk) && !nextIsHere(chunk, 1))
       group_->exchange(std::array{outputMessage(true, schedule_.rankOf(stage + 1), x)});
   }
@@ -246,15 +246,15 @@ Tensor Pipeline::logits(const Tensor& tokenIds, KeyValues* before) {
 }
 
 void Pipeline::forget() {
-  for (Saved& saved : slots_) saved.reset();
+  for (ActivationStash& stash : slots_) stash.reset();
 }
 
 namespace {
 
-ArenaUse sumOf(const std::deque<Saved>& slots, Arena Saved::*arena) {
+ArenaUse sumOf(const std::deque<ActivationStash>& slots, Arena ActivationStash::*arena) {
   ArenaUse sum;
-  for (const Saved& saved : slots) {
-    const ArenaUse use = (saved.*arena).use();
+  for (const ActivationStash& stash : slots) {
+    const ArenaUse use = (stash.*arena).use();
     sum.peak += use.peak;
     sum.held += use.held;
   }
@@ -263,13 +263,13 @@ ArenaUse sumOf(const std::deque<Saved>& slots, Arena Saved::*arena) {
 
 }  // namespace
 
-ArenaUse Pipeline::untilBackward() const { return sumOf(slots_, &Saved::untilBackward); }
-ArenaUse Pipeline::untilWeights() const { return sumOf(slots_, &Saved::untilWeights); }
+ArenaUse Pipeline::untilBackward() const { return sumOf(slots_, &ActivationStash::untilBackward); }
+ArenaUse Pipeline::untilWeights() const { return sumOf(slots_, &ActivationStash::untilWeights); }
 
 size_t Pipeline::usedBytes() const {
   size_t total = 0;
-  for (const Saved& saved : slots_)
-    total += saved.untilBackward.usedBytes() + saved.untilWeights.usedBytes();
+  for (const ActivationStash& stash : slots_)
+    total += stash.untilBackward.usedBytes() + stash.untilWeights.usedBytes();
   return total;
 }
 

@@ -96,7 +96,7 @@ class Pipeline {
   std::vector<UnitRange> stages_;
   MeshCommunicator* group_ = nullptr;
   BufferPool between_;
-  std::deque<Saved> slots_;
+  std::deque<ActivationStash> slots_;
   std::vector<Tensor> results_;  // by slot: of forward
   std::map<Key, Waiting> inputs_, gradients_;
   Tensor last_;                     // what was computed last, to be sent

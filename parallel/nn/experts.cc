@@ -81,15 +81,15 @@ int64_t Experts::capacity(int64_t length) const {
 
 /// Memory for the most rows that a capacity lets through, of tokens that each choose an expert
 /// once.
-void Experts::takeRoom(ExpertTraffic& traffic, const Saved& saved, int ranks) const {
+void Experts::takeRoom(ExpertTraffic& traffic, const ActivationStash& stash, int ranks) const {
   traffic.sentRoom = traffic.sentRows;
   traffic.receivedRoom = traffic.receivedRows;
-  const int64_t ofSequence = capacity(saved.length);
+  const int64_t ofSequence = capacity(stash.length);
   if (ofSequence == 0) return;
-  const int64_t each = saved.tokens[0] * std::min(ofSequence, saved.tokens[1]);
+  const int64_t each = stash.tokens[0] * std::min(ofSequence, stash.tokens[1]);
   const int64_t experts = o_.experts.count;
   const int64_t active = o_.experts.perToken;
-  const int64_t wanted = saved.tokens.count() * active;
+  const int64_t wanted = stash.tokens.count() * active;
   const int64_t ofOneRank = std::min(wanted, experts / ranks * each);
   traffic.sentRoom = std::max(traffic.sentRows, std::min(wanted, experts * each));
   traffic.receivedRoom = std::max(traffic.receivedRows, ranks * ofOneRank);
@@ -98,13 +98,13 @@ void Experts::takeRoom(ExpertTraffic& traffic, const Saved& saved, int ranks) co
 /// Each token's places among those that go to experts; returns how many go to each. Which are
 /// dropped is a question of those before them, of all ranks that share a sequence. Each has two of
 /// its pieces, as of a sequence that is as long as there are pieces.
-std::vector<int64_t> Experts::place(ParallelContext& context, const Saved& saved,
+std::vector<int64_t> Experts::place(ParallelContext& context, const ActivationStash& stash,
                                     const Kept& kept) const {
   const ContextParallel& ranks = context.sequences;
   const int64_t pieces = 2 * ranks.ranks(),
-                early = ranks.cutOf(saved.length).pieces(ranks.rank())[0].count();
+                early = ranks.cutOf(stash.length).pieces(ranks.rank())[0].count();
   std::vector<int64_t> loads(static_cast<size_t>(o_.experts.count));
-  const Tensor own = context.scratch.allocate(DType::Int32, {saved.tokens[0], 2, o_.experts.count});
+  const Tensor own = context.scratch.allocate(DType::Int32, {stash.tokens[0], 2, o_.experts.count});
   context.kernels.countChoices({.chosen = kept.chosen, .choices = own, .early = early});
   const Tensor all = context.sequences.whole(Purpose::ChoicesOfPieces, context.kernels, own, pieces,
                                              context.scratch);
@@ -115,24 +115,24 @@ std::vector<int64_t> Experts::place(ParallelContext& context, const Saved& saved
                                .choices = kept.choices,
                                .own = {ranks.rank(), pieces - 1 - ranks.rank()},
                                .early = early,
-                               .length = saved.length,
-                               .capacity = capacity(saved.length),
+                               .length = stash.length,
+                               .capacity = capacity(stash.length),
                                .loads = loads});
   return loads;
 }
 
-ExpertTraffic Experts::route(ParallelContext& context, const Tensor& all, Saved& saved,
+ExpertTraffic Experts::route(ParallelContext& context, const Tensor& all, ActivationStash& stash,
                              Kept& kept) const {
   const int64_t tokens = all.shape[0], experts = o_.experts.count, k = o_.experts.perToken;
   const DType type = statisticsType(all.type);
-  Arena& arena = saved.untilBackward;
+  Arena& arena = stash.untilBackward;
   kept.probabilities = arena.allocate(type, {tokens, experts});
   kept.logSumExp = arena.allocate(type, {tokens});
   kept.chosen = arena.allocate(DType::Int32, {tokens, k});
   kept.weights = arena.allocate(type, {tokens, k});
-  kept.choices = arena.allocate(DType::Int32, {saved.tokens[0], experts});
+  kept.choices = arena.allocate(DType::Int32, {stash.tokens[0], experts});
   kept.places = arena.allocate(DType::Int32, {tokens, k});
-  kept.counts = saved.untilWeights.allocate(DType::Int32, {2, experts});
+  kept.counts = stash.untilWeights.allocate(DType::Int32, {2, experts});
   const ArenaScope scope(context.scratch);
   const Tensor logits = context.scratch.allocate(type, {tokens, experts});
   context.kernels.gemm(
@@ -143,19 +143,19 @@ ExpertTraffic Experts::route(ParallelContext& context, const Tensor& all, Saved&
                          .chosen = kept.chosen,
                          .weights = kept.weights,
                          .normalized = o_.experts.normalized});
-  const std::vector<int64_t> loads = place(context, saved, kept);
+  const std::vector<int64_t> loads = place(context, stash, kept);
   ExpertTraffic traffic = context.experts.announce(loads, kept.counts);
-  takeRoom(traffic, saved, context.experts.ranks());
+  takeRoom(traffic, stash, context.experts.ranks());
   return traffic;
 }
 
 /// The maps that begin an expert's MLP, and what comes behind them.
-void Experts::begin(ParallelContext& context, const ExpertTraffic& traffic, Saved& saved,
+void Experts::begin(ParallelContext& context, const ExpertTraffic& traffic, ActivationStash& stash,
                     Kept& kept) {
   const auto maps = static_cast<int64_t>(ups_.size());
   const int64_t inner = context.store.weight(down_.weight).shape[2];
   const auto allocate = [&](int64_t width) {
-    return allocateRows(saved.untilWeights, kept.rows.type, traffic.receivedRoom,
+    return allocateRows(stash.untilWeights, kept.rows.type, traffic.receivedRoom,
                         traffic.receivedRows, width);
   };
   kept.inner = allocate(maps * inner);
@@ -176,9 +176,9 @@ void Experts::begin(ParallelContext& context, const ExpertTraffic& traffic, Save
 }
 
 /// The map that ends it, and the way back. Of several ranks of tensor parallelism one adds biases.
-Tensor Experts::end(ParallelContext& context, const ExpertTraffic& traffic, Saved& saved,
+Tensor Experts::end(ParallelContext& context, const ExpertTraffic& traffic, ActivationStash& stash,
                     const Tensor& active) {
-  Arena& arena = context.experts.arenaOfSent(saved.untilBackward, context.scratch);
+  Arena& arena = context.experts.arenaOfSent(stash.untilBackward, context.scratch);
   const Tensor results =
       allocateRows(arena, active.type, traffic.receivedRoom, traffic.receivedRows, o_.width);
   ExpertProduct product{.a = active, .weight = context.store.weight(down_.weight), .c = results};
@@ -186,38 +186,38 @@ Tensor Experts::end(ParallelContext& context, const ExpertTraffic& traffic, Save
     product.epilogue.bias = context.store.weight(down_.bias);
   multiply(context.kernels, traffic, product);
   return context.experts.fromExperts(Purpose::ExpertResults, context.kernels, traffic, results,
-                                     saved.untilBackward, context.scratch);
+                                     stash.untilBackward, context.scratch);
 }
 
-void Experts::keep(const Kept& k, Saved& saved) {
+void Experts::keep(const Kept& k, ActivationStash& stash) {
   for (const Tensor& tensor : {k.x, k.probabilities, k.logSumExp, k.chosen, k.weights, k.choices,
                                k.places, k.counts, k.rows, k.inner, k.active, k.results})
-    saved.push(tensor);
+    stash.push(tensor);
 }
 
 Tensor Experts::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                        Saved& saved) {
+                        ActivationStash& stash) {
   Arena& scratch = context.scratch;
-  const int64_t tokens = saved.tokens.count();
+  const int64_t tokens = stash.tokens.count();
   Kept kept{.x = x};
   const ArenaScope scope(scratch);
   const Tensor all =
       context.tensor.allRows(purposes_.rows, x, tokens, o_.sequenceParallel, scratch);
-  const ExpertTraffic traffic = route(context, all, saved, kept);
-  const Tensor sent = allocateRows(context.experts.arenaOfSent(saved.untilWeights, scratch), x.type,
+  const ExpertTraffic traffic = route(context, all, stash, kept);
+  const Tensor sent = allocateRows(context.experts.arenaOfSent(stash.untilWeights, scratch), x.type,
                                    traffic.sentRoom, traffic.sentRows, o_.width);
   context.kernels.spreadRows({.x = all, .places = kept.places, .weights = {}, .y = sent});
   kept.rows = context.experts.toExperts(Purpose::ExpertTokens, context.kernels, traffic, sent,
-                                        saved.untilWeights, scratch);
-  begin(context, traffic, saved, kept);
-  kept.results = end(context, traffic, saved, kept.active);
-  keep(kept, saved);
-  Arena& arena = context.tensor.arenaOfSummands(o_.sequenceParallel, saved.untilWeights, scratch);
+                                        stash.untilWeights, scratch);
+  begin(context, traffic, stash, kept);
+  kept.results = end(context, traffic, stash, kept.active);
+  keep(kept, stash);
+  Arena& arena = context.tensor.arenaOfSummands(o_.sequenceParallel, stash.untilWeights, scratch);
   const Tensor summands = arena.allocate(x.type, {tokens, o_.width});
   context.kernels.combineRows(
       {.x = kept.results, .places = kept.places, .weights = kept.weights, .y = summands});
   const Tensor y =
-      context.tensor.addUp(purposes_.sum, summands, o_.sequenceParallel, saved.untilWeights);
+      context.tensor.addUp(purposes_.sum, summands, o_.sequenceParallel, stash.untilWeights);
   if (residual.data != nullptr) context.kernels.add(residual, y);
   return y;
 }

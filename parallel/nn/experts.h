@@ -74,8 +74,8 @@ class Experts final : public Branch {
   explicit Experts(const ExpertsOptions& options);
   using Branch::forward;
   Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                 Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+                 ActivationStash& stash) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   /// Throws InvalidArgument also when the ranks along ep do not divide the experts.
   void declare(ParameterStore& store) override;
 
@@ -91,25 +91,29 @@ class Experts final : public Branch {
   };
   Map mapOf(const char* name, int64_t outputs, int64_t inputs, int cut, double deviation) const;
   int64_t capacity(int64_t length) const;
-  std::vector<int64_t> place(ParallelContext& context, const Saved& saved, const Kept& kept) const;
-  ExpertTraffic route(ParallelContext& context, const Tensor& all, Saved& saved, Kept& kept) const;
-  void takeRoom(ExpertTraffic& traffic, const Saved& saved, int ranks) const;
-  void begin(ParallelContext& context, const ExpertTraffic& traffic, Saved& saved, Kept& kept);
-  Tensor end(ParallelContext& context, const ExpertTraffic& traffic, Saved& saved,
+  std::vector<int64_t> place(ParallelContext& context, const ActivationStash& stash,
+                             const Kept& kept) const;
+  ExpertTraffic route(ParallelContext& context, const Tensor& all, ActivationStash& stash,
+                      Kept& kept) const;
+  void takeRoom(ExpertTraffic& traffic, const ActivationStash& stash, int ranks) const;
+  void begin(ParallelContext& context, const ExpertTraffic& traffic, ActivationStash& stash,
+             Kept& kept);
+  Tensor end(ParallelContext& context, const ExpertTraffic& traffic, ActivationStash& stash,
              const Tensor& active);
-  Tensor dLogits(ParallelContext& context, const Tensor& dy, const Kept& kept, Saved& saved);
+  Tensor dLogits(ParallelContext& context, const Tensor& dy, const Kept& kept,
+                 ActivationStash& stash);
   Tensor dInner(ParallelContext& context, const ExpertTraffic& traffic, const Tensor& dResults,
-                const Kept& kept, Saved& saved);
+                const Kept& kept, ActivationStash& stash);
   Tensor dInput(ParallelContext& context, const ExpertTraffic& traffic, const Tensor& dInnerRows,
-                const Tensor& dLogitRows, const Kept& kept, Saved& saved);
+                const Tensor& dLogitRows, const Kept& kept, ActivationStash& stash);
   Tensor ownRows(const ParallelContext& context, const Tensor& all) const;
   void count(ParallelContext& context, const Tensor& counts) const;
   void appendWork(const Kept& kept, const Tensor& dResults, const Tensor& dInnerRows,
-                  const Tensor& dLogitRows, int64_t sentRows, Saved& saved);
+                  const Tensor& dLogitRows, int64_t sentRows, ActivationStash& stash);
   void mapGradients(ParallelContext& context, const Map& map, const ExpertTraffic& traffic,
                     const Tensor& x, const Tensor& dy, int microBatch) const;
-  static void keep(const Kept& kept, Saved& saved);
-  static Kept takeKept(Saved& saved);
+  static void keep(const Kept& kept, ActivationStash& stash);
+  static Kept takeKept(ActivationStash& stash);
 
   const ExpertsOptions o_;
   const BranchPurposes purposes_;

@@ -8,21 +8,21 @@
 
 namespace tutti::parallel {
 
-Experts::Kept Experts::takeKept(Saved& saved) {
+Experts::Kept Experts::takeKept(ActivationStash& stash) {
   Kept k;
   for (Tensor* tensor : {&k.results, &k.active, &k.inner, &k.rows, &k.counts, &k.places, &k.choices,
                          &k.weights, &k.chosen, &k.logSumExp, &k.probabilities, &k.x})
-    *tensor = saved.pop();
+    *tensor = stash.pop();
   return k;
 }
 
 /// Of all tokens, whose y has the gradient `dy`. Each rank of tensor parallelism has a summand of
 /// what experts made of them.
 Tensor Experts::dLogits(ParallelContext& context, const Tensor& dy, const Kept& kept,
-                        Saved& saved) {
+                        ActivationStash& stash) {
   ExpertParallel& experts = context.experts;
   const Tensor result =
-      saved.untilWeights.allocate(kept.probabilities.type, kept.probabilities.shape);
+      stash.untilWeights.allocate(kept.probabilities.type, kept.probabilities.shape);
   const ArenaScope scope(context.scratch);
   const Tensor dots = context.scratch.allocate(kept.weights.type, kept.weights.shape);
   context.kernels.rowDots({.x = dy, .y = kept.results, .places = kept.places, .dots = dots});
@@ -35,7 +35,7 @@ Tensor Experts::dLogits(ParallelContext& context, const Tensor& dy, const Kept& 
        .weights = kept.weights,
        .choices = kept.choices,
        .dLogits = result,
-       .length = saved.length,
+       .length = stash.length,
        .normalized = o_.experts.normalized,
        .balance = o_.experts.auxLoss * experts.perSequence,
        .z = o_.experts.zLoss * experts.perSequence});
@@ -47,8 +47,8 @@ Tensor Experts::dLogits(ParallelContext& context, const Tensor& dy, const Kept& 
 
 /// Gradient of what the activation was given.
 Tensor Experts::dInner(ParallelContext& context, const ExpertTraffic& traffic,
-                       const Tensor& dResults, const Kept& kept, Saved& saved) {
-  const Tensor result = allocateRows(saved.untilWeights, dResults.type, traffic.receivedRoom,
+                       const Tensor& dResults, const Kept& kept, ActivationStash& stash) {
+  const Tensor result = allocateRows(stash.untilWeights, dResults.type, traffic.receivedRoom,
                                      traffic.receivedRows, kept.inner.shape[1]);
   multiply(
       context.kernels, traffic,
@@ -61,37 +61,37 @@ Tensor Experts::dInner(ParallelContext& context, const ExpertTraffic& traffic,
   return result;
 }
 
-Tensor Experts::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+Tensor Experts::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) {
   Arena& scratch = context.scratch;
   Kernels& kernels = context.kernels;
-  const Kept kept = takeKept(saved);
-  const int64_t tokens = saved.tokens.count();
+  const Kept kept = takeKept(stash);
+  const int64_t tokens = stash.tokens.count();
   const ArenaScope scope(scratch);
   const Tensor all =
       context.tensor.allRows(purposes_.gradientRows, dy, tokens, o_.sequenceParallel, scratch);
   ExpertTraffic traffic =
       context.experts.trafficOf(kept.counts, kept.results.shape[0], kept.rows.shape[0]);
-  takeRoom(traffic, saved, context.experts.ranks());
-  const Tensor dLogitRows = dLogits(context, all, kept, saved);
+  takeRoom(traffic, stash, context.experts.ranks());
+  const Tensor dLogitRows = dLogits(context, all, kept, stash);
   count(context, kept.counts);
-  const Tensor sent = allocateRows(context.experts.arenaOfSent(saved.untilWeights, scratch),
+  const Tensor sent = allocateRows(context.experts.arenaOfSent(stash.untilWeights, scratch),
                                    dy.type, traffic.sentRoom, traffic.sentRows, o_.width);
   kernels.spreadRows({.x = all, .places = kept.places, .weights = kept.weights, .y = sent});
   const Tensor dResults = context.experts.toExperts(Purpose::ExpertResultGradients, kernels,
-                                                    traffic, sent, saved.untilWeights, scratch);
-  const Tensor dInnerRows = dInner(context, traffic, dResults, kept, saved);
-  appendWork(kept, dResults, dInnerRows, dLogitRows, traffic.sentRows, saved);
-  return dInput(context, traffic, dInnerRows, dLogitRows, kept, saved);
+                                                    traffic, sent, stash.untilWeights, scratch);
+  const Tensor dInnerRows = dInner(context, traffic, dResults, kept, stash);
+  appendWork(kept, dResults, dInnerRows, dLogitRows, traffic.sentRows, stash);
+  return dInput(context, traffic, dInnerRows, dLogitRows, kept, stash);
 }
 
 /// By way of the experts, in which each rank of tensor parallelism has a summand, and of the
 /// router.
 Tensor Experts::dInput(ParallelContext& context, const ExpertTraffic& traffic,
                        const Tensor& dInnerRows, const Tensor& dLogitRows, const Kept& kept,
-                       Saved& saved) {
+                       ActivationStash& stash) {
   Arena& scratch = context.scratch;
   const auto maps = static_cast<int64_t>(ups_.size());
-  const int64_t inner = dInnerRows.shape[1] / maps, tokens = saved.tokens.count();
+  const int64_t inner = dInnerRows.shape[1] / maps, tokens = stash.tokens.count();
   const Tensor dRows =
       allocateRows(scratch, dInnerRows.type, traffic.receivedRoom, traffic.receivedRows, o_.width);
   for (int64_t m = 0; m < maps; ++m)
@@ -103,11 +103,11 @@ Tensor Experts::dInput(ParallelContext& context, const ExpertTraffic& traffic,
               .beta = factor(Purpose::ExpertMapAccumulation, m == 0 ? 0 : 1, 0)});
   const Tensor back = context.experts.fromExperts(Purpose::ExpertTokenGradients, context.kernels,
                                                   traffic, dRows, scratch, scratch);
-  Arena& arena = context.tensor.arenaOfSummands(o_.sequenceParallel, saved.untilWeights, scratch);
+  Arena& arena = context.tensor.arenaOfSummands(o_.sequenceParallel, stash.untilWeights, scratch);
   const Tensor summands = arena.allocate(back.type, {tokens, o_.width});
   context.kernels.combineRows({.x = back, .places = kept.places, .weights = {}, .y = summands});
   const Tensor dx = context.tensor.addUp(purposes_.gradientSum, summands, o_.sequenceParallel,
-                                         saved.untilWeights);
+                                         stash.untilWeights);
   context.kernels.gemm({.a = ownRows(context, dLogitRows),
                         .b = context.store.weight(router_),
                         .c = dx,
@@ -135,13 +135,13 @@ void Experts::count(ParallelContext& context, const Tensor& counts) const {
 }
 
 void Experts::appendWork(const Kept& kept, const Tensor& dResults, const Tensor& dInnerRows,
-                         const Tensor& dLogitRows, int64_t sentRows, Saved& saved) {
-  saved.work.push_back({[this, x = kept.active, dResults, counts = kept.counts, sentRows](
+                         const Tensor& dLogitRows, int64_t sentRows, ActivationStash& stash) {
+  stash.work.push_back({[this, x = kept.active, dResults, counts = kept.counts, sentRows](
                             ParallelContext& c, int microBatch) {
     mapGradients(c, down_, c.experts.trafficOf(counts, sentRows, x.shape[0]), x, dResults,
                  microBatch);
   }});
-  saved.work.push_back({[this, x = kept.rows, dInnerRows, counts = kept.counts, sentRows](
+  stash.work.push_back({[this, x = kept.rows, dInnerRows, counts = kept.counts, sentRows](
                             ParallelContext& c, int microBatch) {
     const ExpertTraffic traffic = c.experts.trafficOf(counts, sentRows, x.shape[0]);
     const auto maps = static_cast<int64_t>(ups_.size());
@@ -150,7 +150,7 @@ void Experts::appendWork(const Kept& kept, const Tensor& dResults, const Tensor&
       mapGradients(c, ups_[static_cast<size_t>(m)], traffic, x,
                    dInnerRows.part(1, m * inner, inner), microBatch);
   }});
-  saved.work.push_back({[this, x = kept.x, dLogitRows](ParallelContext& c, int microBatch) {
+  stash.work.push_back({[this, x = kept.x, dLogitRows](ParallelContext& c, int microBatch) {
     const GradientSlot router = c.store.gradient(router_, microBatch);
     c.kernels.gemm({.a = ownRows(c, dLogitRows),
                     .b = x,

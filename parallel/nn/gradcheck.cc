@@ -38,11 +38,11 @@ class Checker {
         scratch_("scratch", mesh.backing()),
         keep_("gradcheck", mesh.backing()),
         store_(mesh, kernels, {}, DType::Float64),
-        saved_(mesh.backing()),
+        stash_(mesh.backing()),
         context_{mesh_, kernels_, store_, scratch_},
         input_(mesh.onDevice(options.input, keep_)) {
     if (input_.type == DType::Float64 && input_.shape.rank() == 3) {
-      beginTokens(context_, {input_.shape[0], input_.shape[1]}, saved_);
+      beginTokens(context_, {input_.shape[0], input_.shape[1]}, stash_);
       input_ = input_.matrix();
     }
     module.declare(store_);
@@ -66,26 +66,26 @@ class Checker {
   /// Fills the store with gradients, and returns that of the input.
   Tensor analytic() {
     store_.beginStep(1);
-    saved_.openUnit(0);
-    const Tensor y = module_.forward(context_, input_, saved_);
-    const Tensor dy = saved_.untilWeights.allocate(DType::Float64, y.shape);
+    stash_.openUnit(0);
+    const Tensor y = module_.forward(context_, input_, stash_);
+    const Tensor dy = stash_.untilWeights.allocate(DType::Float64, y.shape);
     direction_ = fillNormal(mesh_, dy, options_.seed, "direction", 1);
-    const Tensor dx = module_.backward(context_, dy, saved_);
+    const Tensor dx = module_.backward(context_, dy, stash_);
     Tensor result;
     if (dx.data != nullptr) {
       result = keep_.allocate(DType::Float64, dx.shape);
       kernels_.copy(dx, result);
     }
     // A model that has units of its own has closed them, and unit 0 with them.
-    if (!saved_.work.empty()) saved_.closeUnit(context_, {});
+    if (!stash_.work.empty()) stash_.closeUnit(context_, {});
     store_.addLoss(0, 0);
     return result;
   }
 
   double objective() {
-    saved_.reset();
-    const Elements y = elementsOf(mesh_, module_.forward(context_, input_, saved_));
-    saved_.reset();
+    stash_.reset();
+    const Elements y = elementsOf(mesh_, module_.forward(context_, input_, stash_));
+    stash_.reset();
     return std::inner_product(y.begin(), y.end(), direction_.begin(), 0.0);
   }
 
@@ -122,7 +122,7 @@ class Checker {
   const GradcheckOptions options_;
   Arena scratch_, keep_;
   ParameterStore store_;
-  Saved saved_;
+  ActivationStash stash_;
   ParallelContext context_;
   Tensor input_;        // where the module is
   Elements direction_;  // dy

@@ -42,9 +42,10 @@ class LanguageModel : public Model {
   /// logits begin at multiples of 16 bytes (Arena::allocateRows): of a vocabulary of 50257 in types
   /// of 16 bits there are gaps of 7 elements, without which products that read the gradient of
   /// logits could not use TMA.
-  Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x, Saved& saved) override;
+  Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x,
+                 ActivationStash& stash) override;
   Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
-                  Saved& saved) override;
+                  ActivationStash& stash) override;
   Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const override;
   UnitId unitCount() const override { return headUnit() + 1; }
   std::vector<int64_t> unitCosts() const override;
@@ -54,13 +55,15 @@ class LanguageModel : public Model {
   int64_t vocabulary() const override { return tokens_.global[0]; }
 
  private:
-  Tensor embed(ParallelContext& context, const Tensor& tokenIds, Saved& saved);
-  bool isSequence(const ParallelContext& context, const Saved& saved) const;
-  Tensor blockForward(ParallelContext& context, UnitId unit, const Tensor& x, Saved& saved);
-  Tensor blockBackward(ParallelContext& context, UnitId unit, const Tensor& dy, Saved& saved);
-  Tensor head(ParallelContext& context, const Tensor& x, Saved& saved);
-  Tensor headBackward(ParallelContext& context, const Tensor& dLogits, Saved& saved);
-  void embedBackward(const Tensor& dx, Saved& saved);
+  Tensor embed(ParallelContext& context, const Tensor& tokenIds, ActivationStash& stash);
+  bool isSequence(const ParallelContext& context, const ActivationStash& stash) const;
+  Tensor blockForward(ParallelContext& context, UnitId unit, const Tensor& x,
+                      ActivationStash& stash);
+  Tensor blockBackward(ParallelContext& context, UnitId unit, const Tensor& dy,
+                       ActivationStash& stash);
+  Tensor head(ParallelContext& context, const Tensor& x, ActivationStash& stash);
+  Tensor headBackward(ParallelContext& context, const Tensor& dLogits, ActivationStash& stash);
+  void embedBackward(const Tensor& dx, ActivationStash& stash);
   int64_t firstToken(ParallelContext& context) const;
   UnitId headUnit() const { return static_cast<UnitId>(blocks_.size()) + 1; }
   /// One weight for both ends, which is then used from the first to the last unit.

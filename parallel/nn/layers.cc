@@ -31,18 +31,18 @@ void ColumnLinear::declare(ParameterStore& store) {
   for (Map& map : maps_) store.add(map.bias);
 }
 
-Tensor ColumnLinear::forward(ParallelContext& context, const Tensor& x, Saved& saved,
+Tensor ColumnLinear::forward(ParallelContext& context, const Tensor& x, ActivationStash& stash,
                              Activation activation) {
   int64_t outputs = 0;
   for (const Map& map : maps_) outputs += context.store.weight(map.weight).shape[0];
   const ArenaScope scope(context.scratch);
   const Tensor all =
-      context.tensor.allRows(purposes_.rows, x, saved.tokens.count(), sequence_, context.scratch);
-  const Tensor y = saved.untilWeights.allocate(x.type, {all.shape[0], outputs});
+      context.tensor.allRows(purposes_.rows, x, stash.tokens.count(), sequence_, context.scratch);
+  const Tensor y = stash.untilWeights.allocate(x.type, {all.shape[0], outputs});
   const int64_t ofLast = context.store.weight(maps_.back().weight).shape[0];
   const Tensor active = activation == Activation::None
                             ? y
-                            : saved.untilWeights.allocate(x.type, {all.shape[0], ofLast});
+                            : stash.untilWeights.allocate(x.type, {all.shape[0], ofLast});
   int64_t begin = 0;
   for (const Map& map : maps_) {
     const Tensor weight = context.store.weight(map.weight);
@@ -57,15 +57,15 @@ Tensor ColumnLinear::forward(ParallelContext& context, const Tensor& x, Saved& s
     context.kernels.gemm(product);
     begin += weight.shape[0];
   }
-  saved.push(x);
-  if (activation != Activation::None) saved.push(y);
+  stash.push(x);
+  if (activation != Activation::None) stash.push(y);
   return active;
 }
 
-Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor x = saved.pop();
+Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) {
+  const Tensor x = stash.pop();
   const ArenaScope scope(context.scratch);
-  Arena& arena = context.tensor.arenaOfSummands(sequence_, saved.untilWeights, context.scratch);
+  Arena& arena = context.tensor.arenaOfSummands(sequence_, stash.untilWeights, context.scratch);
   const Tensor summands = arena.allocate(x.type, {dy.shape[0], inputs_});
   int64_t begin = 0;
   for (const Map& map : maps_) {
@@ -76,7 +76,7 @@ Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved&
                           .beta = factor(Purpose::MapAccumulation, begin == 0 ? 0 : 1, 0)});
     begin += weight.shape[0];
   }
-  saved.work.push_back({[this, x, dy](ParallelContext& c, int microBatch) {
+  stash.work.push_back({[this, x, dy](ParallelContext& c, int microBatch) {
     const ArenaScope gathered(c.scratch);
     const Tensor all = c.tensor.allRows(purposes_.rowsAgain, x, dy.shape[0], sequence_, c.scratch);
     int64_t from = 0;
@@ -91,7 +91,7 @@ Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved&
       c.kernels.biasGradient(part, bias.buffer, bias.beta);
     }
   }});
-  return context.tensor.addUp(purposes_.gradientSum, summands, sequence_, saved.untilWeights);
+  return context.tensor.addUp(purposes_.gradientSum, summands, sequence_, stash.untilWeights);
 }
 
 RowLinear::RowLinear(const RowLinearOptions& o)
@@ -117,36 +117,36 @@ void RowLinear::declare(ParameterStore& store) {
 
 /// Bias and residual belong to the sum of all ranks' summands: with one rank to the product.
 Tensor RowLinear::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                          Saved& saved) {
+                          ActivationStash& stash) {
   const ArenaScope scope(context.scratch);
-  Arena& arena = context.tensor.arenaOfSummands(sequence_, saved.untilWeights, context.scratch);
+  Arena& arena = context.tensor.arenaOfSummands(sequence_, stash.untilWeights, context.scratch);
   const Tensor summands = arena.allocate(x.type, {x.shape[0], weight_.global[0]});
   const Tensor bias = hasBias_ ? context.store.weight(bias_) : Tensor{};
   GemmArgs product{.a = x, .b = context.store.weight(weight_), .c = summands, .transposeB = true};
   const bool isWhole = context.tensor.ranks() == 1;
   if (isWhole) product.epilogue = {.bias = bias, .residual = residual};
   context.kernels.gemm(product);
-  saved.push(x);
+  stash.push(x);
   if (isWhole) return summands;
-  const Tensor y = context.tensor.addUp(purposes_.sum, summands, sequence_, saved.untilWeights);
+  const Tensor y = context.tensor.addUp(purposes_.sum, summands, sequence_, stash.untilWeights);
   if (hasBias_) context.kernels.addBias(bias, y);
   if (residual.data != nullptr) context.kernels.add(residual, y);
   return y;
 }
 
-Tensor RowLinear::backward(ParallelContext& context, const Tensor& dy, Saved& saved,
+Tensor RowLinear::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash,
                            Activation activation) {
-  const Tensor x = saved.pop();
-  const Tensor inner = activation == Activation::None ? Tensor{} : saved.pop();
+  const Tensor x = stash.pop();
+  const Tensor inner = activation == Activation::None ? Tensor{} : stash.pop();
   const Tensor all =
-      context.tensor.allRows(purposes_.gradientRows, dy, x.shape[0], sequence_, saved.untilWeights);
+      context.tensor.allRows(purposes_.gradientRows, dy, x.shape[0], sequence_, stash.untilWeights);
   const Tensor dx =
-      saved.untilWeights.allocate(x.type, activation == Activation::None ? x.shape : inner.shape);
+      stash.untilWeights.allocate(x.type, activation == Activation::None ? x.shape : inner.shape);
   context.kernels.gemm({.a = all,
                         .b = context.store.weight(weight_),
                         .c = dx,
                         .epilogue = {.activation = activation, .inner = inner}});
-  saved.work.push_back({[this, x, dy, all](ParallelContext& c, int microBatch) {
+  stash.work.push_back({[this, x, dy, all](ParallelContext& c, int microBatch) {
     const GradientSlot weight = c.store.gradient(weight_, microBatch);
     c.kernels.gemm({.a = all, .b = x, .c = weight.buffer, .transposeA = true, .beta = weight.beta});
     if (!hasBias_) return;
@@ -187,11 +187,11 @@ void LayerNorm::declare(ParameterStore& store) {
 }
 
 Tensor LayerNorm::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                          Saved& saved) {
-  const Tensor y = saved.untilWeights.allocate(x.type, x.shape);
+                          ActivationStash& stash) {
+  const Tensor y = stash.untilWeights.allocate(x.type, x.shape);
   const Shape rows{x.shape[0]};
-  const Tensor mean = saved.untilWeights.allocate(statisticsType(x.type), rows);
-  const Tensor rstd = saved.untilWeights.allocate(statisticsType(x.type), rows);
+  const Tensor mean = stash.untilWeights.allocate(statisticsType(x.type), rows);
+  const Tensor rstd = stash.untilWeights.allocate(statisticsType(x.type), rows);
   context.kernels.layerNorm({.x = x,
                              .weight = context.store.weight(weight_),
                              .bias = context.store.weight(bias_),
@@ -200,19 +200,19 @@ Tensor LayerNorm::forward(ParallelContext& context, const Tensor& x, const Tenso
                              .rstd = rstd,
                              .residual = residual,
                              .epsilon = epsilon_});
-  saved.push(x);
-  saved.push(mean);
-  saved.push(rstd);
+  stash.push(x);
+  stash.push(mean);
+  stash.push(rstd);
   return y;
 }
 
 Tensor LayerNorm::backward(ParallelContext& context, const Tensor& dy, const Tensor& residual,
-                           Saved& saved) {
-  const Tensor rstd = saved.pop(), mean = saved.pop(), x = saved.pop();
-  const Tensor dx = saved.untilWeights.allocate(x.type, x.shape);
+                           ActivationStash& stash) {
+  const Tensor rstd = stash.pop(), mean = stash.pop(), x = stash.pop();
+  const Tensor dx = stash.untilWeights.allocate(x.type, x.shape);
   const Tensor scale = context.store.weight(weight_);
   const Tensor sums =
-      sumsOfSlices(context.kernels, {dy, x, scale, residual, dx}, 2, saved.untilWeights);
+      sumsOfSlices(context.kernels, {dy, x, scale, residual, dx}, 2, stash.untilWeights);
   context.kernels.layerNormBackward({.dy = dy,
                                      .x = x,
                                      .weight = scale,
@@ -221,7 +221,7 @@ Tensor LayerNorm::backward(ParallelContext& context, const Tensor& dy, const Ten
                                      .residual = residual,
                                      .dx = dx,
                                      .sums = sums});
-  saved.work.push_back({[this, x, dy, mean, rstd, sums](ParallelContext& c, int microBatch) {
+  stash.work.push_back({[this, x, dy, mean, rstd, sums](ParallelContext& c, int microBatch) {
     const GradientSlot weight = c.store.gradient(weight_, microBatch);
     const GradientSlot bias = c.store.gradient(bias_, microBatch);
     c.kernels.layerNormWeights({.dy = dy,
@@ -249,27 +249,27 @@ RmsNorm::RmsNorm(const NormOptions& o)
 void RmsNorm::declare(ParameterStore& store) { store.add(weight_); }
 
 Tensor RmsNorm::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                        Saved& saved) {
-  const Tensor y = saved.untilWeights.allocate(x.type, x.shape);
-  const Tensor rstd = saved.untilWeights.allocate(statisticsType(x.type), {x.shape[0]});
+                        ActivationStash& stash) {
+  const Tensor y = stash.untilWeights.allocate(x.type, x.shape);
+  const Tensor rstd = stash.untilWeights.allocate(statisticsType(x.type), {x.shape[0]});
   context.kernels.rmsNorm({.x = x,
                            .weight = context.store.weight(weight_),
                            .y = y,
                            .rstd = rstd,
                            .residual = residual,
                            .epsilon = epsilon_});
-  saved.push(x);
-  saved.push(rstd);
+  stash.push(x);
+  stash.push(rstd);
   return y;
 }
 
 Tensor RmsNorm::backward(ParallelContext& context, const Tensor& dy, const Tensor& residual,
-                         Saved& saved) {
-  const Tensor rstd = saved.pop(), x = saved.pop();
-  const Tensor dx = saved.untilWeights.allocate(x.type, x.shape);
+                         ActivationStash& stash) {
+  const Tensor rstd = stash.pop(), x = stash.pop();
+  const Tensor dx = stash.untilWeights.allocate(x.type, x.shape);
   const Tensor scale = context.store.weight(weight_);
   const Tensor sums =
-      sumsOfSlices(context.kernels, {dy, x, scale, residual, dx}, 1, saved.untilWeights);
+      sumsOfSlices(context.kernels, {dy, x, scale, residual, dx}, 1, stash.untilWeights);
   context.kernels.rmsNormBackward({.dy = dy,
                                    .x = x,
                                    .weight = scale,
@@ -277,7 +277,7 @@ Tensor RmsNorm::backward(ParallelContext& context, const Tensor& dy, const Tenso
                                    .residual = residual,
                                    .dx = dx,
                                    .sums = sums});
-  saved.work.push_back({[this, x, dy, rstd, sums](ParallelContext& c, int microBatch) {
+  stash.work.push_back({[this, x, dy, rstd, sums](ParallelContext& c, int microBatch) {
     const GradientSlot weight = c.store.gradient(weight_, microBatch);
     c.kernels.rmsNormWeights({.dy = dy,
                               .x = x,

@@ -32,13 +32,14 @@ struct ColumnLinearOptions {
 class ColumnLinear final : public Module {
  public:
   explicit ColumnLinear(const ColumnLinearOptions& options);
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override {
-    return forward(context, x, saved, Activation::None);
+  Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) override {
+    return forward(context, x, stash, Activation::None);
   }
   /// With what comes behind it: of one map gelu(y), of two y of the first one as the gate of the
   /// other. y is kept for the activation's backward(), which is RowLinear's.
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved, Activation activation);
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+  Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash,
+                 Activation activation);
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
 
  private:
@@ -68,9 +69,9 @@ class Branch : public Module {
   using Module::forward;
   /// As forward, with `residual` added to the result. No data: nothing is added.
   virtual Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                         Saved& saved) = 0;
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) final {
-    return forward(context, x, Tensor{}, saved);
+                         ActivationStash& stash) = 0;
+  Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) final {
+    return forward(context, x, Tensor{}, stash);
   }
 };
 
@@ -81,13 +82,14 @@ class RowLinear final : public Branch {
   explicit RowLinear(const RowLinearOptions& options);
   using Branch::forward;
   Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                 Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
-    return backward(context, dy, saved, Activation::None);
+                 ActivationStash& stash) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override {
+    return backward(context, dy, stash, Activation::None);
   }
   /// With what came before it: `activation`, GeluBackward or SwiGluBackward, which gives the
   /// gradient of what ColumnLinear's forward() has kept.
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved, Activation activation);
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash,
+                  Activation activation);
   void declare(ParameterStore& store) override;
 
  private:
@@ -112,16 +114,16 @@ class Norm : public Module {
   using Module::forward;
   /// As forward, with `residual` added to x first, where that lies. No data: nothing is added.
   virtual Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                         Saved& saved) = 0;
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) final {
-    return forward(context, x, Tensor{}, saved);
+                         ActivationStash& stash) = 0;
+  Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) final {
+    return forward(context, x, Tensor{}, stash);
   }
   /// As backward, with `residual` added to the result: the gradient that goes around a branch. No
   /// data: nothing is added.
   virtual Tensor backward(ParallelContext& context, const Tensor& dy, const Tensor& residual,
-                          Saved& saved) = 0;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) final {
-    return backward(context, dy, Tensor{}, saved);
+                          ActivationStash& stash) = 0;
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) final {
+    return backward(context, dy, Tensor{}, stash);
   }
 };
 
@@ -132,9 +134,9 @@ class LayerNorm final : public Norm {
   using Norm::backward;
   using Norm::forward;
   Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                 Saved& saved) override;
+                 ActivationStash& stash) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, const Tensor& residual,
-                  Saved& saved) override;
+                  ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
 
  private:
@@ -149,9 +151,9 @@ class RmsNorm final : public Norm {
   using Norm::backward;
   using Norm::forward;
   Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                 Saved& saved) override;
+                 ActivationStash& stash) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, const Tensor& residual,
-                  Saved& saved) override;
+                  ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
 
  private:

@@ -154,14 +154,14 @@ void SwiGluMlp::declare(ParameterStore& store) {
 }
 
 Tensor SwiGluMlp::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                          Saved& saved) {
-  const Tensor active = gateUp_.forward(context, x, saved, Activation::SwiGlu);
-  return down_.forward(context, active, residual, saved);
+                          ActivationStash& stash) {
+  const Tensor active = gateUp_.forward(context, x, stash, Activation::SwiGlu);
+  return down_.forward(context, active, residual, stash);
 }
 
-Tensor SwiGluMlp::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor dGateUp = down_.backward(context, dy, saved, Activation::SwiGluBackward);
-  return gateUp_.backward(context, dGateUp, saved);
+Tensor SwiGluMlp::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) {
+  const Tensor dGateUp = down_.backward(context, dy, stash, Activation::SwiGluBackward);
+  return gateUp_.backward(context, dGateUp, stash);
 }
 
 RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)

@@ -89,8 +89,8 @@ class SwiGluMlp final : public Branch {
   explicit SwiGluMlp(const LlamaBlockOptions& options);
   using Branch::forward;
   Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                 Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+                 ActivationStash& stash) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
 
  private:

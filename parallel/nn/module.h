@@ -19,9 +19,9 @@
 
 #include "parallel/kernels/kernels.h"
 #include "parallel/mesh/device_mesh.h"
+#include "parallel/nn/activation_stash.h"
 #include "parallel/nn/context_parallel.h"
 #include "parallel/nn/expert_parallel.h"
-#include "parallel/nn/saved.h"
 #include "parallel/nn/tensor_parallel.h"
 #include "parallel/store/parameter_store.h"
 
@@ -41,8 +41,8 @@ struct ParallelContext {
 class Module {
  public:
   virtual ~Module() = default;
-  virtual Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) = 0;
-  virtual Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) = 0;
+  virtual Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) = 0;
+  virtual Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) = 0;
   /// Adds this module's parameters to `store`, in the order of forward. Throws InvalidArgument when
   /// the store's mesh does not suit the module.
   virtual void declare(ParameterStore& store) = 0;
@@ -57,15 +57,16 @@ enum class Recompute : uint8_t {
 };
 
 /// A micro-batch of token ids [batch, context] comes.
-inline void beginTokens(const ParallelContext& context, const Shape& tokenIds, Saved& saved) {
-  saved.tokens = context.sequences.own(tokenIds);
-  saved.length = tokenIds[1];
+inline void beginTokens(const ParallelContext& context, const Shape& tokenIds,
+                        ActivationStash& stash) {
+  stash.tokens = context.sequences.own(tokenIds);
+  stash.length = tokenIds[1];
 }
 
 /// int32: where this rank's tokens of the micro-batch are in their sequences; no data: 0, 1, 2, ...
-inline Tensor positionsOf(ParallelContext& context, const Saved& saved) {
-  return saved.before != nullptr ? saved.before->positions(context.mesh, saved.length)
-                                 : context.sequences.positions(saved.length);
+inline Tensor positionsOf(ParallelContext& context, const ActivationStash& stash) {
+  return stash.before != nullptr ? stash.before->positions(context.mesh, stash.length)
+                                 : context.sequences.positions(stash.length);
 }
 
 /// Whether modules without experts call nothing but kernels: there are no collectives between them.
@@ -105,18 +106,18 @@ class Model : public Module {
   /// Of all blocks together: what RouterTally::loads has.
   virtual size_t expertCount() const { return 0; }
   virtual Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x,
-                         Saved& saved) = 0;
+                         ActivationStash& stash) = 0;
   virtual Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
-                          Saved& saved) = 0;
+                          ActivationStash& stash) = 0;
   /// Of what one unit gives to the next on this rank, in a micro-batch of tokens [batch, context].
   virtual Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const = 0;
 
-  Tensor forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) final {
-    beginTokens(context, tokenIds.shape, saved);
-    return forward(context, {0, unitCount()}, tokenIds, saved);
+  Tensor forward(ParallelContext& context, const Tensor& tokenIds, ActivationStash& stash) final {
+    beginTokens(context, tokenIds.shape, stash);
+    return forward(context, {0, unitCount()}, tokenIds, stash);
   }
-  Tensor backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) final {
-    return backward(context, {0, unitCount()}, dLogits, saved);
+  Tensor backward(ParallelContext& context, const Tensor& dLogits, ActivationStash& stash) final {
+    return backward(context, {0, unitCount()}, dLogits, stash);
   }
 };
 

@@ -22,29 +22,30 @@ ParallelBlock::Here ParallelBlock::here(const ParallelContext& context) const {
 }
 
 /// The sum of what those that are here give.
-Tensor ParallelBlock::branches(ParallelContext& context, const Tensor& x, Saved& saved) {
+Tensor ParallelBlock::branches(ParallelContext& context, const Tensor& x, ActivationStash& stash) {
   const Here has = here(context);
   std::optional<TensorParallel::Alone> alone;
   if (placed_) alone.emplace(context.tensor);
   Tensor sum;
   if (has.attention)
-    sum = parts_.attention->forward(context, parts_.beforeAttention->forward(context, x, saved),
-                                    saved);
+    sum = parts_.attention->forward(context, parts_.beforeAttention->forward(context, x, stash),
+                                    stash);
   if (!has.mlp) return sum;
-  return parts_.mlp->forward(context, parts_.beforeMlp->forward(context, x, saved), sum, saved);
+  return parts_.mlp->forward(context, parts_.beforeMlp->forward(context, x, stash), sum, stash);
 }
 
 /// The sum of their input gradients.
-Tensor ParallelBlock::branchGradients(ParallelContext& context, const Tensor& dy, Saved& saved) {
+Tensor ParallelBlock::branchGradients(ParallelContext& context, const Tensor& dy,
+                                      ActivationStash& stash) {
   const Here has = here(context);
   std::optional<TensorParallel::Alone> alone;
   if (placed_) alone.emplace(context.tensor);
   Tensor dx;
   if (has.mlp)
-    dx = parts_.beforeMlp->backward(context, parts_.mlp->backward(context, dy, saved), saved);
+    dx = parts_.beforeMlp->backward(context, parts_.mlp->backward(context, dy, stash), stash);
   if (!has.attention) return dx;
-  return parts_.beforeAttention->backward(context, parts_.attention->backward(context, dy, saved),
-                                          dx, saved);
+  return parts_.beforeAttention->backward(context, parts_.attention->backward(context, dy, stash),
+                                          dx, stash);
 }
 
 /// Over the ranks that the branches are placed on, and with what goes around them.
@@ -56,13 +57,13 @@ Tensor ParallelBlock::addUp(ParallelContext& context, Purpose purpose, const Ten
   return sum;
 }
 
-Tensor ParallelBlock::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const Tensor own = branches(context, x, saved);
+Tensor ParallelBlock::forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) {
+  const Tensor own = branches(context, x, stash);
   return addUp(context, Purpose::BranchSum, own, x);
 }
 
-Tensor ParallelBlock::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor own = branchGradients(context, dy, saved);
+Tensor ParallelBlock::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) {
+  const Tensor own = branchGradients(context, dy, stash);
   return addUp(context, Purpose::BranchGradientSum, own, dy);
 }
 

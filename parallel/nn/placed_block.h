@@ -28,8 +28,8 @@ class ParallelBlock final : public Module {
   /// `placed`: the parts of attention have owner 0, those of the MLP owner 1, and none rows of
   /// sequence parallelism.
   ParallelBlock(Block::Parts parts, bool placed) : parts_(std::move(parts)), placed_(placed) {}
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+  Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
 
  private:
@@ -37,8 +37,8 @@ class ParallelBlock final : public Module {
     bool attention, mlp;
   };
   Here here(const ParallelContext& context) const;
-  Tensor branches(ParallelContext& context, const Tensor& x, Saved& saved);
-  Tensor branchGradients(ParallelContext& context, const Tensor& dy, Saved& saved);
+  Tensor branches(ParallelContext& context, const Tensor& x, ActivationStash& stash);
+  Tensor branchGradients(ParallelContext& context, const Tensor& dy, ActivationStash& stash);
   Tensor addUp(ParallelContext& context, Purpose purpose, const Tensor& own,
                const Tensor& residual) const;
 

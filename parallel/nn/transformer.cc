@@ -40,14 +40,14 @@ void Mlp::declare(ParameterStore& store) {
 }
 
 Tensor Mlp::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                    Saved& saved) {
-  const Tensor active = up_.forward(context, x, saved, Activation::Gelu);
-  return down_.forward(context, active, residual, saved);
+                    ActivationStash& stash) {
+  const Tensor active = up_.forward(context, x, stash, Activation::Gelu);
+  return down_.forward(context, active, residual, stash);
 }
 
-Tensor Mlp::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor dInner = down_.backward(context, dy, saved, Activation::GeluBackward);
-  return up_.backward(context, dInner, saved);
+Tensor Mlp::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) {
+  const Tensor dInner = down_.backward(context, dy, stash, Activation::GeluBackward);
+  return up_.backward(context, dInner, stash);
 }
 
 Attention::Attention(const AttentionOptions& o)
@@ -96,83 +96,83 @@ bool Attention::exchanges(const ParallelContext& context) const {
   return context_ == ContextAttention::Heads && context.sequences.cuts();
 }
 
-HeadExchange Attention::exchange(ParallelContext& context, const Saved& saved) const {
+HeadExchange Attention::exchange(ParallelContext& context, const ActivationStash& stash) const {
   const Part part = layerPart(context);
-  return {context, part.heads, part.kvHeads, saved.length};
+  return {context, part.heads, part.kvHeads, stash.length};
 }
 
 /// The heads that it computes attention of.
-Attention::Part Attention::ownPart(ParallelContext& context, const Saved& saved) const {
+Attention::Part Attention::ownPart(ParallelContext& context, const ActivationStash& stash) const {
   if (!exchanges(context)) return layerPart(context);
-  const HeadExchange heads = exchange(context, saved);
+  const HeadExchange heads = exchange(context, stash);
   return {heads.heads(), heads.kvHeads()};
 }
 
 /// `qkv` is of these heads, of all positions where they were
 /// exchanged for others. The result is in `outs`, what backward needs besides in `sums`.
-Attention::Result Attention::attend(ParallelContext& context, const Tensor& qkv, const Saved& saved,
-                                    Arena& outs, Arena& sums) const {
-  const Part part = ownPart(context, saved);
+Attention::Result Attention::attend(ParallelContext& context, const Tensor& qkv,
+                                    const ActivationStash& stash, Arena& outs, Arena& sums) const {
+  const Part part = ownPart(context, stash);
   const int64_t batch = qkv.shape[0], length = qkv.shape[1];
   const int64_t width = qkv.shape[2] / (part.heads + 2 * part.kvHeads) * part.heads;
   const Result result{outs.allocate(qkv.type, {batch, length, width}),
                       sums.allocate(statisticsType(qkv.type), {batch, part.heads, length})};
   const AttentionArgs args{qkv, result.out, result.logSumExp, part.heads, part.kvHeads};
   if (context.sequences.cuts() && !exchanges(context))
-    ringAttention(context, args, saved.length);
+    ringAttention(context, args, stash.length);
   else
     context.kernels.attention(args, context.scratch);
   return result;
 }
 
 /// What attention gives, as rows of this rank's positions.
-Tensor Attention::ownRows(ParallelContext& context, const Tensor& out, const Saved& saved,
+Tensor Attention::ownRows(ParallelContext& context, const Tensor& out, const ActivationStash& stash,
                           Arena& memory) const {
-  return exchanges(context) ? exchange(context, saved).results(out, memory).matrix() : out.matrix();
+  return exchanges(context) ? exchange(context, stash).results(out, memory).matrix() : out.matrix();
 }
 
 /// Queries, keys and values, turned, and the heads of them that attention is computed of.
-Tensor Attention::inputs(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const Arena::Mark before = saved.untilWeights.mark();
-  const Tensor rows = qkv_.forward(context, x, saved);
-  const Tensor qkv = rows.view({saved.tokens[0], saved.tokens[1], rows.shape[1]});
+Tensor Attention::inputs(ParallelContext& context, const Tensor& x, ActivationStash& stash) {
+  const Arena::Mark before = stash.untilWeights.mark();
+  const Tensor rows = qkv_.forward(context, x, stash);
+  const Tensor qkv = rows.view({stash.tokens[0], stash.tokens[1], rows.shape[1]});
   const Part part = layerPart(context);
-  turn(context, qkv, positionsOf(context, saved), part.heads + part.kvHeads, false);
+  turn(context, qkv, positionsOf(context, stash), part.heads + part.kvHeads, false);
   if (!exchanges(context)) return qkv;
   const ArenaScope scope(context.scratch);
-  const Tensor heads = exchange(context, saved).inputs(qkv, context.scratch);
-  return saved.untilWeights.retain(before, heads);  // in the place of the rows
+  const Tensor heads = exchange(context, stash).inputs(qkv, context.scratch);
+  return stash.untilWeights.retain(before, heads);  // in the place of the rows
 }
 
 Tensor Attention::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                          Saved& saved) {
-  const Tensor qkv = inputs(context, x, saved);
-  if (saved.before != nullptr) return goOn(context, qkv, residual, saved);
-  saved.push(qkv);
+                          ActivationStash& stash) {
+  const Tensor qkv = inputs(context, x, stash);
+  if (stash.before != nullptr) return goOn(context, qkv, residual, stash);
+  stash.push(qkv);
   if (recompute_) {
     const ArenaScope scope(context.scratch);
-    const Result result = attend(context, qkv, saved, context.scratch, context.scratch);
-    const Tensor y = project_.forward(context, ownRows(context, result.out, saved, context.scratch),
-                                      residual, saved);
-    saved.pop();  // its input
+    const Result result = attend(context, qkv, stash, context.scratch, context.scratch);
+    const Tensor y = project_.forward(context, ownRows(context, result.out, stash, context.scratch),
+                                      residual, stash);
+    stash.pop();  // its input
     return y;
   }
-  const Result result = attend(context, qkv, saved, saved.untilWeights, saved.untilBackward);
-  saved.push(result.out);
-  saved.push(result.logSumExp);
-  return project_.forward(context, ownRows(context, result.out, saved, saved.untilWeights),
-                          residual, saved);
+  const Result result = attend(context, qkv, stash, stash.untilWeights, stash.untilBackward);
+  stash.push(result.out);
+  stash.push(result.logSumExp);
+  return project_.forward(context, ownRows(context, result.out, stash, stash.untilWeights),
+                          residual, stash);
 }
 
 /// Of tokens behind others, whose keys and values are kept, and these with them.
 Tensor Attention::goOn(ParallelContext& context, const Tensor& qkv, const Tensor& residual,
-                       Saved& saved) {
+                       ActivationStash& stash) {
   const Part part = layerPart(context);
   const int64_t headWidth = qkv.shape[2] / (part.heads + 2 * part.kvHeads);
   const int64_t width = part.heads * headWidth, kvWidth = part.kvHeads * headWidth;
-  const int64_t first = saved.before->seen(), count = qkv.shape[1];
-  const Tensor all = saved.before->extend(context.kernels, unit_, qkv.part(2, width, 2 * kvWidth));
-  const Tensor out = saved.untilWeights.allocate(qkv.type, {1, count, width});
+  const int64_t first = stash.before->seen(), count = qkv.shape[1];
+  const Tensor all = stash.before->extend(context.kernels, unit_, qkv.part(2, width, 2 * kvWidth));
+  const Tensor out = stash.untilWeights.allocate(qkv.type, {1, count, width});
   const ArenaScope scope(context.scratch);
   context.kernels.attentionBlock(
       {.query = qkv.part(2, 0, width),
@@ -184,42 +184,43 @@ Tensor Attention::goOn(ParallelContext& context, const Tensor& qkv, const Tensor
        .kvHeads = part.kvHeads,
        .firstQuery = first},
       context.scratch);
-  return project_.forward(context, out.matrix(), residual, saved);
+  return project_.forward(context, out.matrix(), residual, stash);
 }
 
-Tensor Attention::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+Tensor Attention::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) {
   if (recompute_) {
-    const Tensor kept = saved.pop();
-    const Result again = attend(context, kept, saved, saved.untilWeights, saved.untilBackward);
+    const Tensor kept = stash.pop();
+    const Result again = attend(context, kept, stash, stash.untilWeights, stash.untilBackward);
     for (const Tensor& tensor :
-         {kept, again.out, again.logSumExp, ownRows(context, again.out, saved, saved.untilWeights)})
-      saved.push(tensor);
+         {kept, again.out, again.logSumExp, ownRows(context, again.out, stash, stash.untilWeights)})
+      stash.push(tensor);
   }
-  const Tensor dOut = project_.backward(context, dy, saved);
-  const Tensor dQkv = inputGradients(context, dOut, saved);
+  const Tensor dOut = project_.backward(context, dy, stash);
+  const Tensor dQkv = inputGradients(context, dOut, stash);
   const Part part = layerPart(context);
-  turn(context, dQkv, positionsOf(context, saved), part.heads + part.kvHeads, true);
-  return qkv_.backward(context, dQkv.matrix(), saved);
+  turn(context, dQkv, positionsOf(context, stash), part.heads + part.kvHeads, true);
+  return qkv_.backward(context, dQkv.matrix(), stash);
 }
 
 /// Of queries, keys and values of this rank's positions.
-Tensor Attention::inputGradients(ParallelContext& context, const Tensor& dOut, Saved& saved) {
-  const Tensor logSumExp = saved.pop(), out = saved.pop(), qkv = saved.pop();
-  const Part part = ownPart(context, saved);
+Tensor Attention::inputGradients(ParallelContext& context, const Tensor& dOut,
+                                 ActivationStash& stash) {
+  const Tensor logSumExp = stash.pop(), out = stash.pop(), qkv = stash.pop();
+  const Part part = ownPart(context, stash);
   AttentionBackwardArgs args{{}, qkv, out, logSumExp, {}, part.heads, part.kvHeads};
   if (exchanges(context)) {
     const ArenaScope scope(context.scratch);
-    HeadExchange heads = exchange(context, saved);
-    args.dOut = heads.resultGradients(dOut.view({saved.tokens[0], saved.tokens[1], dOut.shape[1]}),
+    HeadExchange heads = exchange(context, stash);
+    args.dOut = heads.resultGradients(dOut.view({stash.tokens[0], stash.tokens[1], dOut.shape[1]}),
                                       context.scratch);
     args.dQkv = context.scratch.allocate(qkv.type, qkv.shape);
     context.kernels.attentionBackward(args, context.scratch);
-    return heads.inputGradients(args.dQkv, saved.untilWeights);
+    return heads.inputGradients(args.dQkv, stash.untilWeights);
   }
   args.dOut = dOut.view(out.shape);
-  args.dQkv = saved.untilWeights.allocate(qkv.type, qkv.shape);
+  args.dQkv = stash.untilWeights.allocate(qkv.type, qkv.shape);
   if (context.sequences.cuts())
-    ringAttentionBackward(context, args, saved.length);
+    ringAttentionBackward(context, args, stash.length);
   else
     context.kernels.attentionBackward(args, context.scratch);
   return args.dQkv;
@@ -271,19 +272,19 @@ void Block::declare(ParameterStore& store) {
 
 /// What goes around attention is added by its last product; where ranks add up what that gives, by
 /// the norm that reads the sum.
-Tensor Block::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+Tensor Block::forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) {
   const bool isWhole = context.tensor.ranks() == 1;
   const Tensor middle = parts_.attention->forward(
-      context, parts_.beforeAttention->forward(context, x, saved), isWhole ? x : Tensor{}, saved);
-  const Tensor normal = parts_.beforeMlp->forward(context, middle, isWhole ? Tensor{} : x, saved);
-  return parts_.mlp->forward(context, normal, middle, saved);
+      context, parts_.beforeAttention->forward(context, x, stash), isWhole ? x : Tensor{}, stash);
+  const Tensor normal = parts_.beforeMlp->forward(context, middle, isWhole ? Tensor{} : x, stash);
+  return parts_.mlp->forward(context, normal, middle, stash);
 }
 
-Tensor Block::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+Tensor Block::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) {
   const Tensor dMiddle =
-      parts_.beforeMlp->backward(context, parts_.mlp->backward(context, dy, saved), dy, saved);
+      parts_.beforeMlp->backward(context, parts_.mlp->backward(context, dy, stash), dy, stash);
   return parts_.beforeAttention->backward(
-      context, parts_.attention->backward(context, dMiddle, saved), dMiddle, saved);
+      context, parts_.attention->backward(context, dMiddle, stash), dMiddle, stash);
 }
 
 }  // namespace tutti::parallel

@@ -49,8 +49,8 @@ class Mlp final : public Branch {
   explicit Mlp(const BlockOptions& options);
   using Branch::forward;
   Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                 Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+                 ActivationStash& stash) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
 
  private:
@@ -76,8 +76,8 @@ class Attention : public Branch {
   explicit Attention(const AttentionOptions& options);
   using Branch::forward;
   Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
-                 Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+                 ActivationStash& stash) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
 
  private:
@@ -94,16 +94,17 @@ class Attention : public Branch {
     Tensor out, logSumExp;
   };
   Part layerPart(const ParallelContext& context) const;
-  Part ownPart(ParallelContext& context, const Saved& saved) const;
+  Part ownPart(ParallelContext& context, const ActivationStash& stash) const;
   bool exchanges(const ParallelContext& context) const;
-  HeadExchange exchange(ParallelContext& context, const Saved& saved) const;
-  Tensor inputs(ParallelContext& context, const Tensor& x, Saved& saved);
-  Result attend(ParallelContext& context, const Tensor& qkv, const Saved& saved, Arena& outs,
-                Arena& sums) const;
-  Tensor goOn(ParallelContext& context, const Tensor& qkv, const Tensor& residual, Saved& saved);
-  Tensor ownRows(ParallelContext& context, const Tensor& out, const Saved& saved,
+  HeadExchange exchange(ParallelContext& context, const ActivationStash& stash) const;
+  Tensor inputs(ParallelContext& context, const Tensor& x, ActivationStash& stash);
+  Result attend(ParallelContext& context, const Tensor& qkv, const ActivationStash& stash,
+                Arena& outs, Arena& sums) const;
+  Tensor goOn(ParallelContext& context, const Tensor& qkv, const Tensor& residual,
+              ActivationStash& stash);
+  Tensor ownRows(ParallelContext& context, const Tensor& out, const ActivationStash& stash,
                  Arena& memory) const;
-  Tensor inputGradients(ParallelContext& context, const Tensor& dOut, Saved& saved);
+  Tensor inputGradients(ParallelContext& context, const Tensor& dOut, ActivationStash& stash);
 
   const UnitId unit_;
   const int64_t heads_, kvHeads_;
@@ -123,8 +124,8 @@ class Block : public Module {
     std::unique_ptr<Branch> mlp;
   };
   explicit Block(Parts parts) : parts_(std::move(parts)) {}
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+  Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
 
  private:

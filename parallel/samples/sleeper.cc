@@ -7,8 +7,8 @@ namespace tutti::parallel {
 
 namespace {
 
-Tensor zeros(ParallelContext& context, Saved& saved, const Shape& shape) {
-  const Tensor tensor = saved.untilWeights.allocate(DType::Float32, shape);
+Tensor zeros(ParallelContext& context, ActivationStash& stash, const Shape& shape) {
+  const Tensor tensor = stash.untilWeights.allocate(DType::Float32, shape);
   context.kernels.fillZero(tensor);
   return tensor;
 }
@@ -21,28 +21,30 @@ Sleeper::Sleeper(int layers, int ranks, const Costs& costs)
     parameters_.push_back({.name = message("layers.", unit), .global = {1}, .unit = unit});
 }
 
-Tensor Sleeper::forward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) {
-  Shape shape = shapeBetween(context, saved.tokens);
+Tensor Sleeper::forward(ParallelContext& context, UnitRange part, const Tensor&,
+                        ActivationStash& stash) {
+  Shape shape = shapeBetween(context, stash.tokens);
   for (UnitId unit = part.begin; unit < part.end; ++unit) {
-    saved.openUnit(unit);
-    if (unit + 1 == unitCount()) shape = {saved.tokens[0], saved.tokens[1], vocabulary()};
+    stash.openUnit(unit);
+    if (unit + 1 == unitCount()) shape = {stash.tokens[0], stash.tokens[1], vocabulary()};
     sleep(context.mesh, unit, costs_.forward);
   }
-  return zeros(context, saved, shape);
+  return zeros(context, stash, shape);
 }
 
-Tensor Sleeper::backward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) {
+Tensor Sleeper::backward(ParallelContext& context, UnitRange part, const Tensor&,
+                         ActivationStash& stash) {
   for (UnitId unit = part.end - 1; unit >= part.begin; --unit) {
     sleep(context.mesh, unit, costs_.inputGradients);
-    saved.work.push_back({[this, unit](ParallelContext& c, int microBatch) {
+    stash.work.push_back({[this, unit](ParallelContext& c, int microBatch) {
       sleep(c.mesh, unit, costs_.weightGradients);
       const GradientSlot slot =
           c.store.gradient(parameters_[static_cast<size_t>(unit)], microBatch);
       if (slot.beta == 0) c.kernels.fillZero(slot.buffer);
     }});
-    saved.closeUnit(context, {});
+    stash.closeUnit(context, {});
   }
-  return part.begin == 0 ? Tensor{} : zeros(context, saved, shapeBetween(context, saved.tokens));
+  return part.begin == 0 ? Tensor{} : zeros(context, stash, shapeBetween(context, stash.tokens));
 }
 
 void Sleeper::declare(ParameterStore& store) {

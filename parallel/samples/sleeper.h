@@ -20,9 +20,10 @@ class Sleeper final : public Model {
   /// `layers` on `ranks` ranks, which take `costs` together on each, in milliseconds.
   Sleeper(int layers, int ranks, const Costs& costs);
 
-  Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x, Saved& saved) override;
+  Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x,
+                 ActivationStash& stash) override;
   Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
-                  Saved& saved) override;
+                  ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
   int64_t vocabulary() const override { return 256; }
   UnitId unitCount() const override { return static_cast<UnitId>(parameters_.size()); }

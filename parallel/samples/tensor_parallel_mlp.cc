@@ -85,7 +85,7 @@ void train(SampleRank& rank, const MlpOptions& o) {
   mlp.declare(store);
   store.initialize(kSampleSeed);
   Arena memory("input", rank.mesh.backing()), scratch("scratch", rank.mesh.backing());
-  Saved saved(rank.mesh.backing());
+  ActivationStash stash(rank.mesh.backing());
   ParallelContext context{rank.mesh, rank.kernels, store, scratch};
   TensorParallel& tensor = context.tensor;
   const auto optimizer = makeSgd({.momentum = 0.9});
@@ -95,26 +95,26 @@ void train(SampleRank& rank, const MlpOptions& o) {
   const Range rows = cut ? tensor.rowsOf(o.rows) : Range{0, o.rows};
   const Tensor x = memory.allocate(type, {rows.count(), o.width});
   fill(rank.mesh, x, rows);
-  saved.tokens = {o.rows};
+  stash.tokens = {o.rows};
 
   CollectiveCounters forward, backward;
   for (int64_t step = 0; step < rank.options.steps; ++step) {
     store.beginStep(1);
-    saved.openUnit(0);
+    stash.openUnit(0);
     tensor.counters = {};
-    Tensor y = mlp.forward(context, x, saved);
+    Tensor y = mlp.forward(context, x, stash);
     if (cut) y.layout = cutOverTensor(0);
     forward = tensor.counters;
 
     // The sum of all rows' losses, in their order, on all ranks.
-    const Tensor dy = saved.untilWeights.allocate(y.type, y.shape);
+    const Tensor dy = stash.untilWeights.allocate(y.type, y.shape);
     const ArenaScope scope(scratch);
     const Tensor all = rearranged(rank.mesh, y, {o.rows, o.width}, {}, scratch);
     store.addLoss(squares(rank.mesh, all, dy, rows), 0);
 
     tensor.counters = {};
-    mlp.backward(context, dy, saved);
-    saved.closeUnit(context, {});
+    mlp.backward(context, dy, stash);
+    stash.closeUnit(context, {});
     backward = tensor.counters;
     rank.show(step, {.loss = store.finishLoss()}, 17);
     store.step(*optimizer, learningRate);

@@ -67,7 +67,7 @@ class Layer {
         store_(mesh, kernels, ShardPolicy::ddp(), DType::Float64),
         memory_("input", mesh.backing()),
         scratch_("scratch", mesh.backing()),
-        saved_(mesh.backing()),
+        stash_(mesh.backing()),
         context_{mesh, kernels, store_, scratch_} {
     attention_.declare(store_);
     store_.initialize(kSampleSeed);
@@ -77,17 +77,17 @@ class Layer {
     const Tensor x = positions("input"), dy = positions("gradient of the result");
     Computed computed;
     store_.beginStep(1);
-    saved_.openUnit(0);
-    beginTokens(context_, {1, options_.length}, saved_);
+    stash_.openUnit(0);
+    beginTokens(context_, {1, options_.length}, stash_);
     const size_t before = sentBytes();
-    const Tensor y = attention_.forward(context_, x, saved_);
+    const Tensor y = attention_.forward(context_, x, stash_);
     computed.cost.forward = sentBytes() - before;
-    computed.cost.kept = saved_.untilBackward.usedBytes() + saved_.untilWeights.usedBytes();
+    computed.cost.kept = stash_.untilBackward.usedBytes() + stash_.untilWeights.usedBytes();
     if (!mesh_.dry()) computed.result = elementsOf(mesh_, y);
-    const Tensor dx = saved_.closeUnit(context_, attention_.backward(context_, dy, saved_));
+    const Tensor dx = stash_.closeUnit(context_, attention_.backward(context_, dy, stash_));
     computed.cost.backward = sentBytes() - before - computed.cost.forward;
     computed.cost.peak =
-        saved_.untilBackward.peakBytes() + saved_.untilWeights.peakBytes() + scratch_.peakBytes();
+        stash_.untilBackward.peakBytes() + stash_.untilWeights.peakBytes() + scratch_.peakBytes();
     store_.addLoss(0, 0);
     store_.finishLoss();
     if (mesh_.dry()) return computed;
@@ -129,7 +129,7 @@ class Layer {
   Attention attention_;
   ParameterStore store_;
   Arena memory_, scratch_;
-  Saved saved_;
+  ActivationStash stash_;
   ParallelContext context_;
 };
 

@@ -20,7 +20,8 @@ constexpr int64_t kContext = 5, kVocabulary = 4;
 /// The model whose logits are one vector of weights, whatever it sees.
 class Unigram final : public Model {
  public:
-  Tensor forward(ParallelContext& context, UnitRange, const Tensor& ids, Saved& saved) override {
+  Tensor forward(ParallelContext& context, UnitRange, const Tensor& ids,
+                 ActivationStash& saved) override {
     saved.openUnit(0);
     context.store.acquire(0, Phase::Forward);
     const Tensor weight = context.store.weight(logits_);
@@ -31,7 +32,8 @@ class Unigram final : public Model {
     context.store.release(0, Phase::Forward);
     return y;
   }
-  Tensor backward(ParallelContext& context, UnitRange, const Tensor& dy, Saved& saved) override {
+  Tensor backward(ParallelContext& context, UnitRange, const Tensor& dy,
+                  ActivationStash& saved) override {
     context.store.acquire(0, Phase::Backward);
     saved.work.push_back({[this, dy](ParallelContext& c, int microBatch) {
       const GradientSlot slot = c.store.gradient(logits_, microBatch);

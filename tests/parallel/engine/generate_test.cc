@@ -19,7 +19,8 @@ namespace {
 class Successor final : public Model {
  public:
   explicit Successor(double odds = -1e30) : odds_(odds) {}
-  Tensor forward(ParallelContext& context, UnitRange, const Tensor& ids, Saved& saved) override {
+  Tensor forward(ParallelContext& context, UnitRange, const Tensor& ids,
+                 ActivationStash& saved) override {
     const DType type = context.store.weight(weight_).type;
     const Tensor logits = saved.untilWeights.allocate(type, {1, ids.shape[1], 256});
     for (int64_t t = 0; t < ids.shape[1]; ++t)
@@ -33,7 +34,9 @@ class Successor final : public Model {
       }
     return logits;
   }
-  Tensor backward(ParallelContext&, UnitRange, const Tensor&, Saved&) override { return {}; }
+  Tensor backward(ParallelContext&, UnitRange, const Tensor&, ActivationStash&) override {
+    return {};
+  }
   void declare(ParameterStore& store) override { store.add(weight_); }
   int64_t vocabulary() const override { return 256; }
   UnitId unitCount() const override { return 1; }

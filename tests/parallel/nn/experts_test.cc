@@ -192,18 +192,18 @@ class WithLosses final : public Module {
  public:
   explicit WithLosses(const Case& c) : case_(c), experts_(makeExperts(c)) {}
   void declare(ParameterStore& store) override { experts_.declare(store); }
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override {
-    const Tensor y = experts_.forward(context, x, saved);
-    const Tensor all = saved.untilWeights.allocate(x.type, {x.shape[0] + 1, kWidth});
+  Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) override {
+    const Tensor y = experts_.forward(context, x, stash);
+    const Tensor all = stash.untilWeights.allocate(x.type, {x.shape[0] + 1, kWidth});
     context.kernels.fillZero(all);
     context.kernels.copy(y, all.rows(0, x.shape[0]));
     all.as<double>()[x.count()] = Plain(case_, context.store).losses(x.as<double>());
     return all;
   }
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override {
     const Tensor rows = dy.rows(0, dy.shape[0] - 1);
     context.experts.perSequence = dy.as<double>()[rows.count()];
-    return experts_.backward(context, rows, saved);
+    return experts_.backward(context, rows, stash);
   }
 
  private:
@@ -244,19 +244,19 @@ struct OneRank {
       for (int64_t i = 0; i < weight.count(); ++i)
         weight.as<double>()[i] = std::sin(static_cast<double>(i) * 0.7 + static_cast<double>(p));
     }
-    beginTokens(context, {kSequences, kLength}, saved);
+    beginTokens(context, {kSequences, kLength}, stash);
     context.experts.perSequence = 1;
   }
-  Tensor forward(const Tensor& x) { return experts.forward(context, x.matrix(), saved); }
+  Tensor forward(const Tensor& x) { return experts.forward(context, x.matrix(), stash); }
   /// What backward gives of dy = y, and leaves in the store.
   Tensor step(const Tensor& x) {
     store.beginStep(1);
-    saved.openUnit(0);
+    stash.openUnit(0);
     const Tensor y = forward(x);
-    const Tensor dx = experts.backward(context, y, saved);
+    const Tensor dx = experts.backward(context, y, stash);
     const Tensor kept = memory.allocate(dx.type, dx.shape);
     kernels.copy(dx, kept);
-    saved.closeUnit(context, {});
+    stash.closeUnit(context, {});
     store.addLoss(0, 0);
     return kept;
   }
@@ -273,7 +273,7 @@ struct OneRank {
   Experts experts;
   ParameterStore store;
   Arena scratch{"scratch"}, memory{"test"};
-  Saved saved;
+  ActivationStash stash;
   ParallelContext context{mesh, kernels, store, scratch};
 };
 

@@ -175,11 +175,11 @@ TEST(Gradcheck, WholeLlama) {
 class Wrong final : public Module {
  public:
   explicit Wrong(double factor) : factor_(factor) {}
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override {
-    return right_.forward(context, x, saved);
+  Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) override {
+    return right_.forward(context, x, stash);
   }
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
-    const Tensor dx = right_.backward(context, dy, saved);
+  Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override {
+    const Tensor dx = right_.backward(context, dy, stash);
     std::vector<double> wrong(static_cast<size_t>(dx.count()));
     context.mesh.download(dx, wrong.data());
     for (double& element : wrong) element *= factor_;

@@ -39,7 +39,7 @@ struct Training {
   ParameterStore store;
   Arena scratch{"scratch"};
   ParallelContext context{mesh, kernels, store, scratch};
-  Saved saved;
+  ActivationStash stash;
   std::vector<int32_t> ids, labels;
 
   Training(int64_t vocabulary, DType type)
@@ -50,12 +50,12 @@ struct Training {
       ids.push_back((7 * i + i * i) % static_cast<int32_t>(vocabulary));
       labels.push_back(i == 4 ? -1 : (5 * i + 2) % static_cast<int32_t>(vocabulary));
     }
-    for (Arena* arena : {&scratch, &saved.untilBackward, &saved.untilWeights}) poison(*arena);
-    saved.deferWeights = true;  // nothing of the step gives its memory back before the end
+    for (Arena* arena : {&scratch, &stash.untilBackward, &stash.untilWeights}) poison(*arena);
+    stash.deferWeights = true;  // nothing of the step gives its memory back before the end
     store.beginStep(1);
   }
   Tensor forward() {
-    return model.forward(context, Tensor(ids.data(), DType::Int32, {kBatch, kContext}), saved);
+    return model.forward(context, Tensor(ids.data(), DType::Int32, {kBatch, kContext}), stash);
   }
   double lossOf(const Tensor& logits) {
     return crossEntropy(context, {.logits = logits,
@@ -65,8 +65,8 @@ struct Training {
   }
   using Gradients = std::map<std::string, std::vector<char>>;
   Gradients backward(const Tensor& dLogits) {
-    model.backward(context, dLogits, saved);
-    saved.drain(context);
+    model.backward(context, dLogits, stash);
+    stash.drain(context);
     store.addLoss(0, 0);
     Gradients all;
     for (size_t p = 0; p < store.parameterCount(); ++p) {
@@ -102,7 +102,7 @@ TEST(LogitRows, HaveGapsThatNobodyReadsOrWrites) {
     EXPECT_EQ(logits.shape, Shape({kBatch, kContext, kVocabulary}));
     EXPECT_EQ(logits.rowStride(), 40);
     expectNaNBetweenRows(logits, "behind forward");
-    Tensor without = dense.saved.untilWeights.allocate(type, logits.shape);
+    Tensor without = dense.stash.untilWeights.allocate(type, logits.shape);
     without.layout = withGaps.layout;
     dense.kernels.copy(withGaps, without);
     const double loss = padded.lossOf(logits);
@@ -112,7 +112,7 @@ TEST(LogitRows, HaveGapsThatNobodyReadsOrWrites) {
     const Training::Gradients gradients = padded.backward(logits);
     expectNaNBetweenRows(logits, "behind backward");
     EXPECT_TRUE(gradients == dense.backward(without));
-    for (Training* training : {&padded, &dense}) training->saved.reset();
+    for (Training* training : {&padded, &dense}) training->stash.reset();
   }
 }
 

@@ -72,12 +72,12 @@ TEST(TensorParallel, RanksShareOutMemory) {
       ParameterStore store(m, kernels, {}, DType::Float32);
       Arena scratch("scratch");
       ParallelContext context{m, kernels, store, scratch};
-      Saved saved;
+      ActivationStash stash;
       model.declare(store);
       store.initialize(1);
       std::vector<int32_t> ids(64, 3);
-      model.forward(context, Tensor(ids.data(), DType::Int32, {2, 32}), saved);
-      const size_t bytes = saved.untilBackward.usedBytes() + saved.untilWeights.usedBytes();
+      model.forward(context, Tensor(ids.data(), DType::Int32, {2, 32}), stash);
+      const size_t bytes = stash.untilBackward.usedBytes() + stash.untilWeights.usedBytes();
       const double said =
           savedPerToken(model.options(), context.tensor.ranks()) * 64 * sizeof(float);
       // The arenas round each tensor up to 64 bytes; there are fewer than 20 of a block.

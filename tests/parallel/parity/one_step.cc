@@ -56,7 +56,7 @@ struct Training {
   ParameterStore store;
   Arena scratch{"scratch"};
   ParallelContext context;
-  Saved saved;
+  ActivationStash stash;
 
   Training(DeviceMesh& mesh, const ModelOptions& options, const ShardPolicy& policy)
       : model(makeModel(options)),
@@ -68,21 +68,21 @@ struct Training {
   }
 
   void microBatch(Tokens tokens, int number, double scale) {
-    saved.microBatch = number;
+    stash.microBatch = number;
     const Tensor ids(tokens.ids.data(), DType::Int32, {kBatch, kContext});
     const Tensor labels(tokens.labels.data(), DType::Int32, {kBatch * kContext});
-    const Tensor logits = model->forward(context, ids, saved);
+    const Tensor logits = model->forward(context, ids, stash);
     store.addLoss(crossEntropy(context, {.logits = logits,
                                          .labels = labels,
                                          .vocabulary = model->vocabulary(),
                                          .scale = scale}),
                   number);
-    model->backward(context, logits, saved);
-    if (saved.deferWeights) {
-      saved.drain(context);
-      saved.reset();
+    model->backward(context, logits, stash);
+    if (stash.deferWeights) {
+      stash.drain(context);
+      stash.reset();
     }
-    ensure(saved.empty() && scratch.usedBytes() == 0, "a micro-batch left something behind");
+    ensure(stash.empty() && scratch.usedBytes() == 0, "a micro-batch left something behind");
   }
 };
 
@@ -97,7 +97,7 @@ double wholeLoss(DeviceMesh& mesh, double part) {
 RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy& policy,
                   const StepOptions& o) {
   Training training(mesh, model, policy);
-  training.saved.deferWeights = o.defer;
+  training.stash.deferWeights = o.defer;
   const int64_t vocabulary = training.model->vocabulary();
   double counted = 0;
   for (int m = 0; m < o.groups * o.rounds; ++m)

@@ -61,18 +61,18 @@ StoreCounters deferredStep(DeviceMesh& mesh) {
   ParameterStore store(mesh, kernels, kSmallBuckets, DType::Float32);
   Arena scratch("scratch");
   ParallelContext context{mesh, kernels, store, scratch};
-  Saved saved;
-  saved.deferWeights = true;
+  ActivationStash stash;
+  stash.deferWeights = true;
   model.declare(store);
   store.initialize(kSeed);
   std::vector<int32_t> ids(static_cast<size_t>(kModel.context), 3);
   store.beginStep(1);
   const Tensor logits =
-      model.forward(context, Tensor(ids.data(), DType::Int32, {1, kModel.context}), saved);
+      model.forward(context, Tensor(ids.data(), DType::Int32, {1, kModel.context}), stash);
   store.addLoss(0, 0);
-  model.backward(context, logits, saved);
-  saved.drain(context);
-  saved.reset();
+  model.backward(context, logits, stash);
+  stash.drain(context);
+  stash.reset();
   store.finishLoss();
   return store.counters();
 }

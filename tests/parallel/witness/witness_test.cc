@@ -65,13 +65,13 @@ struct Run {
   Arena scratch{"scratch"};
   Module& model;
   ParameterStore store;
-  Saved saved;
+  ActivationStash stash;
   ParallelContext context{mesh, kernels, store, scratch};
   double loss = 0;
 
   Run(Module& itsModel, bool deferWeights)
       : model(itsModel), store(mesh, kernels, {}, DType::Float64) {
-    saved.deferWeights = deferWeights;
+    stash.deferWeights = deferWeights;
     model.declare(store);
     store.initialize(0);
     for (size_t p = 0; p < store.parameterCount(); ++p) {
@@ -95,19 +95,19 @@ struct Run {
     labels[1 * 6 + 2] = -1;
     constexpr double perToken = 1.0 / 11;  // of 12 labels one does not count
     store.beginStep(1);
-    const Tensor logits = model.forward(context, Tensor(ids, DType::Int32, {kBatch, 6}), saved);
+    const Tensor logits = model.forward(context, Tensor(ids, DType::Int32, {kBatch, 6}), stash);
     const Tensor labelTensor(labels, DType::Int32, {kBatch * 6});
     store.addLoss(crossEntropy(context, {.logits = logits,
                                          .labels = labelTensor,
                                          .vocabulary = kGpt.vocabulary,
                                          .scale = perToken}),
                   0);
-    model.backward(context, logits, saved);
-    if (saved.deferWeights) {
-      saved.drain(context);
-      saved.reset();
+    model.backward(context, logits, stash);
+    if (stash.deferWeights) {
+      stash.drain(context);
+      stash.reset();
     }
-    EXPECT_TRUE(saved.empty());
+    EXPECT_TRUE(stash.empty());
     EXPECT_EQ(scratch.usedBytes(), 0u);
     loss = store.finishLoss() * perToken;
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Saved: what forward leaves for backward, and backward for the weight gradients. One object serves
-// one (chunk of the model, micro-batch in flight).
+// ActivationStash: what forward leaves for backward, and backward for the weight gradients. One
+// object serves one (chunk of the model, micro-batch in flight).
 //
 // Three lifetimes: scratch (in ParallelContext) ends with the call; `untilBackward` ends with the
 // module's backward; `untilWeights` ends when the weight gradients are computed, which may be much
@@ -23,9 +23,9 @@ struct WeightWork {
   SmallFunction<void(ParallelContext&, int microBatch)> run;
 };
 
-class Saved {
+class ActivationStash {
  public:
-  explicit Saved(const Backing& backing = {})
+  explicit ActivationStash(const Backing& backing = {})
       : untilBackward("until-backward", backing), untilWeights("until-weights", backing) {}
 
   Arena untilBackward, untilWeights;

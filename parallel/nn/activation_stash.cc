@@ -1,27 +1,27 @@
-#include "parallel/nn/saved.h"
+#include "parallel/nn/activation_stash.h"
 
 #include "parallel/nn/module.h"
 
 namespace tutti::parallel {
 
-Tensor Saved::pop() {
+Tensor ActivationStash::pop() {
   ensure(!stack_.empty(), "backward pops more than forward pushed");
   const Tensor top = stack_.back();
   stack_.pop_back();
   return top;
 }
 
-Tensor Saved::forgetSince(const Place& place, const Tensor& result) {
+Tensor ActivationStash::forgetSince(const Place& place, const Tensor& result) {
   stack_.resize(place.pushed);
   untilBackward.rewind(place.backward);
   return untilWeights.retain(place.weights, result);
 }
 
-void Saved::openUnit(UnitId unit) {
+void ActivationStash::openUnit(UnitId unit) {
   open_.push_back({unit, untilBackward.mark(), untilWeights.mark()});
 }
 
-Tensor Saved::closeUnit(ParallelContext& context, const Tensor& dx) {
+Tensor ActivationStash::closeUnit(ParallelContext& context, const Tensor& dx) {
   ensure(!open_.empty(), "a unit was closed that was not opened");
   const Span span = open_.back();
   open_.pop_back();
@@ -34,7 +34,7 @@ Tensor Saved::closeUnit(ParallelContext& context, const Tensor& dx) {
   return dx;
 }
 
-void Saved::drain(ParallelContext& context) {
+void ActivationStash::drain(ParallelContext& context) {
   size_t next = 0;
   for (const UnitEnd& end : ended_) {
     inSequence(context.kernels, callsKernelsAlone(context), [&] {
@@ -47,7 +47,7 @@ void Saved::drain(ParallelContext& context) {
   ended_.clear();
 }
 
-void Saved::reset() {
+void ActivationStash::reset() {
   ensure(work.empty(), work.size(), " weight gradients would be lost");
   before = nullptr;
   stack_.clear();
@@ -56,7 +56,7 @@ void Saved::reset() {
   untilWeights.rewind({});
 }
 
-bool Saved::empty() const {
+bool ActivationStash::empty() const {
   return ended() && untilBackward.usedBytes() == 0 && untilWeights.usedBytes() == 0;
 }
 

@@ -2,7 +2,7 @@
 
 #include "parallel/kernels/cuda/gemm/gemms.h"
 #include "parallel/kernels/cuda/operand.h"
-#include "parallel/kernels/cuda/streaming/streaming.h"
+#include "parallel/kernels/cuda/vectorized/vectorized.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::bench {
@@ -19,7 +19,7 @@ void check(cudaError_t error) {
 /// By the kernels that calls take; none of it is float64.
 template <class Arguments>
 void launchChosen(const Arguments& x, CUstream_st* stream) {
-  check(enqueue(ChosenStreaming{streamingOfEnvironment(), x}, false, stream));
+  check(enqueue(ChosenMemoryBound{memoryBoundOfEnvironment(), x}, false, stream));
 }
 
 }  // namespace

@@ -325,7 +325,7 @@ else
 fi
 
 # Kernels of training, against the host's.
-for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernels_against_host kernel_calls attention attention_calls streaming; do
+for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernels_against_host kernel_calls attention attention_calls vectorized; do
   tests "training_$test" 60 "$tests/cuda_${test}_test"
 done
 tests training_sequences 60 "$tests/device_sequences_test"

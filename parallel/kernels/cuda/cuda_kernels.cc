@@ -4,7 +4,7 @@
 #include "parallel/kernels/cuda/gemm/gemms.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
-#include "parallel/kernels/cuda/streaming/streaming.h"
+#include "parallel/kernels/cuda/vectorized/vectorized.h"
 
 namespace tutti::parallel {
 
@@ -18,7 +18,7 @@ CudaKernels::CudaKernels(StreamRef stream, const GemmOptions& gemms)
       attentions_(std::make_unique<Attentions>(
           attentionOfGpu(chipOf(device_.index).capability, attentionOfEnvironment()),
           chipOf(device_.index).processors)),
-      streaming_(streamingOfEnvironment()) {
+      memoryBound_(memoryBoundOfEnvironment()) {
   ensure(Gemms::arrivalsOf(chipOf(device_.index)) <= Queue::kZeros,
          "more multiprocessors than zeros");
 }
@@ -40,23 +40,23 @@ void CudaKernels::copy(const Tensor& from, const Tensor& to) {
     return queue_->copy("copy", to.data, from.data, to.bytes());
   if (from.type == to.type)
     return queue_->start(
-        "copy",
-        ChosenStreaming{streaming_, Move{.from = from.data,
-                                         .to = to.data,
-                                         .fromRows = rowPlacesOf(from),
-                                         .toRows = rowPlacesOf(to),
-                                         .count = to.count(),
-                                         .width = width(to),
-                                         .elementBytes = static_cast<int32_t>(sizeOf(to.type))}});
+        "copy", ChosenMemoryBound{memoryBound_,
+                                  Move{.from = from.data,
+                                       .to = to.data,
+                                       .fromRows = rowPlacesOf(from),
+                                       .toRows = rowPlacesOf(to),
+                                       .count = to.count(),
+                                       .width = width(to),
+                                       .elementBytes = static_cast<int32_t>(sizeOf(to.type))}});
   Tensor wideFrom = from, wideTo = to;
   widen(wideFrom, wideTo);
   for (const Tensor& operand : {wideFrom, wideTo}) isDouble(operand);  // refuses other types
-  queue_->start("copy", ChosenStreaming{streaming_, Convert{.from = elementsOf(from),
-                                                            .to = elementsOf(to),
-                                                            .fromRows = rowPlacesOf(from),
-                                                            .toRows = rowPlacesOf(to),
-                                                            .count = to.count(),
-                                                            .width = width(to)}});
+  queue_->start("copy", ChosenMemoryBound{memoryBound_, Convert{.from = elementsOf(from),
+                                                                .to = elementsOf(to),
+                                                                .fromRows = rowPlacesOf(from),
+                                                                .toRows = rowPlacesOf(to),
+                                                                .count = to.count(),
+                                                                .width = width(to)}});
 }
 
 void CudaKernels::addBias(const Tensor& bias, const Tensor& y) {
@@ -65,8 +65,8 @@ void CudaKernels::addBias(const Tensor& bias, const Tensor& y) {
   requireAddBias(wideBias, wideY);
   queue_->start(
       "addBias",
-      ChosenStreaming{
-          streaming_,
+      ChosenMemoryBound{
+          memoryBound_,
           AddBias{.bias = elementsOf(bias), .y = matrixOf(y), .rows = rows(y), .width = width(y)}},
       isDouble(wideY));
 }
@@ -92,12 +92,12 @@ void CudaKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) 
 }
 
 void CudaKernels::startSums(const char* operation, ColumnSums sums, bool doubles) {
-  const int64_t partial = streaming_ == StreamingFamily::Plain ? 0 : partialSumsOf(sums);
+  const int64_t partial = memoryBound_ == MemoryBoundFamily::Reference ? 0 : partialSumsOf(sums);
   if (partial > 0) {
     sums.partial = queue_->scratch<float>(partial);
     sums.arrivals = {queue_->zeros(), Queue::kZeros};
   }
-  queue_->start(operation, ChosenStreaming{streaming_, sums}, doubles);
+  queue_->start(operation, ChosenMemoryBound{memoryBound_, sums}, doubles);
 }
 
 void CudaKernels::add(const Tensor& from, const Tensor& to) {
@@ -105,12 +105,12 @@ void CudaKernels::add(const Tensor& from, const Tensor& to) {
   widen(wideFrom, wideTo);
   requireAdd(wideFrom, wideTo);
   queue_->start("add",
-                ChosenStreaming{streaming_, Add{.from = elementsOf(from),
-                                                .to = elementsOf(to),
-                                                .fromRows = rowPlacesOf(from),
-                                                .toRows = rowPlacesOf(to),
-                                                .count = to.count(),
-                                                .width = width(to)}},
+                ChosenMemoryBound{memoryBound_, Add{.from = elementsOf(from),
+                                                    .to = elementsOf(to),
+                                                    .fromRows = rowPlacesOf(from),
+                                                    .toRows = rowPlacesOf(to),
+                                                    .count = to.count(),
+                                                    .width = width(to)}},
                 isDouble(wideTo));
 }
 
@@ -120,8 +120,8 @@ void CudaKernels::gelu(const Tensor& x, const Tensor& y) {
   requireGelu(wideX, wideY);
   queue_->start(
       "gelu",
-      ChosenStreaming{streaming_,
-                      Gelu{.dy = {}, .x = elementsOf(x), .y = elementsOf(y), .count = x.count()}},
+      ChosenMemoryBound{memoryBound_,
+                        Gelu{.dy = {}, .x = elementsOf(x), .y = elementsOf(y), .count = x.count()}},
       isDouble(wideX));
 }
 
@@ -131,8 +131,8 @@ void CudaKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& 
   requireGeluBackward(wideDy, wideX, wideDx);
   queue_->start(
       "geluBackward",
-      ChosenStreaming{
-          streaming_,
+      ChosenMemoryBound{
+          memoryBound_,
           Gelu{.dy = elementsOf(dy), .x = elementsOf(x), .y = elementsOf(dx), .count = x.count()}},
       isDouble(wideX));
 }
@@ -142,11 +142,11 @@ void CudaKernels::swiGlu(const Tensor& x, const Tensor& y) {
   widen(wideX, wideY);
   requireSwiGlu(wideX, wideY);
   queue_->start("swiGlu",
-                ChosenStreaming{streaming_, SwiGlu{.dy = {},
-                                                   .x = elementsOf(x),
-                                                   .y = elementsOf(y),
-                                                   .rows = rows(y),
-                                                   .width = width(y)}},
+                ChosenMemoryBound{memoryBound_, SwiGlu{.dy = {},
+                                                       .x = elementsOf(x),
+                                                       .y = elementsOf(y),
+                                                       .rows = rows(y),
+                                                       .width = width(y)}},
                 isDouble(wideX));
 }
 
@@ -155,11 +155,11 @@ void CudaKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor
   widen(wideDy, wideX, wideDx);
   requireSwiGluBackward(wideDy, wideX, wideDx);
   queue_->start("swiGluBackward",
-                ChosenStreaming{streaming_, SwiGlu{.dy = elementsOf(dy),
-                                                   .x = elementsOf(x),
-                                                   .y = elementsOf(dx),
-                                                   .rows = rows(dy),
-                                                   .width = width(dy)}},
+                ChosenMemoryBound{memoryBound_, SwiGlu{.dy = elementsOf(dy),
+                                                       .x = elementsOf(x),
+                                                       .y = elementsOf(dx),
+                                                       .rows = rows(dy),
+                                                       .width = width(dy)}},
                 isDouble(wideX));
 }
 
@@ -181,7 +181,7 @@ void CudaKernels::rotary(const RotaryArgs& args) {
                     .half = sizeOf32(a.headWidth / 2),
                     .back = a.back};
   if (a.at.data != nullptr) queue_->checkValues("rotary: id ", a.at, 0, positions);
-  queue_->start("rotary", ChosenStreaming{streaming_, call}, doubles);
+  queue_->start("rotary", ChosenMemoryBound{memoryBound_, call}, doubles);
   queue_->finish("rotary");
 }
 

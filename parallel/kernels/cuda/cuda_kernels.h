@@ -41,7 +41,7 @@ struct GemmOptions;
 class Queue;
 struct ColumnSums;
 struct NormBackward;
-enum class StreamingFamily;
+enum class MemoryBoundFamily;
 }  // namespace cuda
 
 /// For one thread at a time. Besides the errors of the interface calls throw Cuda for what a kernel
@@ -68,7 +68,7 @@ class CudaKernels final : public Kernels {
   void addBias(const Tensor& bias, const Tensor& y) override;
   void biasGradient(const Tensor& dy, const Tensor& db, double beta) override;
   void add(const Tensor& from, const Tensor& to) override;
-  /// TUTTI_STREAMING=plain: 0.
+  /// TUTTI_MEMORY_BOUND=reference: 0.
   int64_t normSlices(const NormSlicesArgs& args) const override;
   void layerNorm(const LayerNormArgs& args) override;
   void layerNormBackward(const LayerNormBackwardArgs& args) override;
@@ -114,7 +114,7 @@ class CudaKernels final : public Kernels {
   const std::unique_ptr<cuda::Queue> queue_;
   const std::unique_ptr<cuda::Gemms> gemms_;
   const std::unique_ptr<cuda::Attentions> attentions_;
-  const cuda::StreamingFamily streaming_;
+  const cuda::MemoryBoundFamily memoryBound_;
 };
 
 }  // namespace tutti::parallel

@@ -117,8 +117,8 @@ struct Arrivals {
 struct ColumnSums {
   Matrix dy;
   Elements x, mean, rstd, sums, sumsOfDy;
-  float* partial;     ///< scratch, of as many as partialSumsOf() of streaming/choice.h says
-  Arrivals arrivals;  ///< where there is scratch, for tiles of columns (streaming/arguments.h)
+  float* partial;     ///< scratch, of as many as partialSumsOf() of vectorized/choice.h says
+  Arrivals arrivals;  ///< where there is scratch, for tiles of columns (vectorized/arguments.h)
   int32_t rows, width, accumulate, accumulateOfDy;
 };
 cudaError_t enqueue(const ColumnSums& x, bool doubles, cudaStream_t stream);
@@ -204,7 +204,7 @@ struct SumByRow {
   VocabularyPart part;      ///< of positions all there are
   Elements dx, to;
   int32_t *rowOf, *next, *hasPrevious;  ///< scratch: `count` numbers each
-  int32_t* sorting;                     ///< scratch of kernels that sort (streaming/arguments.h)
+  int32_t* sorting;                     ///< scratch of kernels that sort (vectorized/arguments.h)
   int32_t count, context, width, accumulate;
   int32_t clears;  ///< rows that have no token become zero; not with accumulate
 };

@@ -1,8 +1,8 @@
 #pragma once
 
 // A row's softmax, put together from what ranks have of it, and what becomes of its logits: the
-// same expressions in the plain kernels and in those of streaming/, of which either may be a rank's
-// for its part of the vocabulary.
+// same expressions in the reference kernels and in those of vectorized/, of which either may be a
+// rank's for its part of the vocabulary.
 
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"

@@ -1,7 +1,7 @@
 #pragma once
 
 // Of a row of a head that attends to two sets of keys: what becomes of the results of each. The
-// same expressions in the plain kernel and in that of streaming/, so that both round alike.
+// same expressions in the reference kernel and in that of vectorized/, so that both round alike.
 
 #include "parallel/kernels/cuda/elements_device.cuh"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which rows are looked up, wherever they are moved: by the plain kernels and by those of
-// streaming/. What is not there is -1.
+// Which rows are looked up, wherever they are moved: by the reference kernels and by those of
+// vectorized/. What is not there is -1.
 
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/launches.h"

@@ -7,7 +7,7 @@
 
 #include "parallel/kernels/cuda/attention/arguments.h"
 #include "parallel/kernels/cuda/gemm/arguments.h"
-#include "parallel/kernels/cuda/streaming/arguments.h"
+#include "parallel/kernels/cuda/vectorized/arguments.h"
 
 namespace tutti::parallel::cuda {
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// What becomes of one element, wherever it is computed: the same expressions in the plain kernels
-// and in those of streaming/, so that both round alike. Of a sum of two products nvcc makes an fma
-// of one, and not of the same one in each kernel: there products are rounded by themselves.
+// What becomes of one element, wherever it is computed: the same expressions in the reference
+// kernels and in those of vectorized/, so that both round alike. Of a sum of two products nvcc
+// makes an fma of one, and not of the same one in each kernel: there products are rounded by
+// themselves.
 
 #include "parallel/kernels/cuda/activations_device.cuh"
 

@@ -9,7 +9,7 @@
 // first of them follows these links.
 //
 // Bound: the memory's bandwidth; of the links a loop over the ids, from the second-level cache,
-// which is the square of tokens where ids are rare; streaming/sums_device.cuh sorts instead.
+// which is the square of tokens where ids are rare; vectorized/sums_device.cuh sorts instead.
 // Statistics read logits twice, and the gradient reads them and writes them; streaming/ has kernels
 // that read them once.
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The attention kernels that use tensor cores: the arguments are those of the plain ones
+// The attention kernels that use tensor cores: the arguments are those of the reference ones
 // (launches.h), and so is what enqueue() promises. choice.h says which operands they take.
 
 #include <cuda.h>

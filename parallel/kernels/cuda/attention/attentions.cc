@@ -21,7 +21,7 @@ cudaError_t Attentions::enqueue(const Attention& x, bool doubles, cudaStream_t s
   const AttentionSizes& sizes = x.sizes;
   const AttentionFamily family = attentionOf(x, most_);
   switch (family) {
-    case AttentionFamily::Plain: break;
+    case AttentionFamily::Reference: break;
     case AttentionFamily::Mma: return cuda::enqueue(TiledAttention{x}, stream);
     case AttentionFamily::Wgmma:
     case AttentionFamily::Persistent:
@@ -55,7 +55,7 @@ cudaError_t Attentions::enqueue(const AttentionBackward& x, bool doubles, cudaSt
                                   mostBlocks(family)};
   };
   switch (family) {
-    case AttentionFamily::Plain: break;
+    case AttentionFamily::Reference: break;
     case AttentionFamily::Mma: return cuda::enqueue(TiledAttentionBackward{x}, stream);
     case AttentionFamily::Wgmma:
     case AttentionFamily::Persistent: return cuda::enqueue(mapped(), stream);

@@ -44,10 +44,10 @@ bool areMapped(const AttentionSizes& sizes, std::initializer_list<HeadRows> fact
 AttentionFamily attentionOfEnvironment() {
   const char* const text = std::getenv("TUTTI_ATTENTION");
   const std::string word = text == nullptr ? "wgmma" : text;
-  require(word == "plain" || word == "mma" || word == "wgmma" || word == "persistent" ||
+  require(word == "reference" || word == "mma" || word == "wgmma" || word == "persistent" ||
               word == "onepass" || word == "tall",
-          "TUTTI_ATTENTION is plain, mma, wgmma, persistent, onepass or tall, not ", word);
-  return word == "plain"        ? AttentionFamily::Plain
+          "TUTTI_ATTENTION is reference, mma, wgmma, persistent, onepass or tall, not ", word);
+  return word == "reference"    ? AttentionFamily::Reference
          : word == "mma"        ? AttentionFamily::Mma
          : word == "wgmma"      ? AttentionFamily::Wgmma
          : word == "persistent" ? AttentionFamily::Persistent
@@ -56,13 +56,13 @@ AttentionFamily attentionOfEnvironment() {
 }
 
 AttentionFamily attentionOfGpu(int capability, AttentionFamily most) {
-  if (capability < 80) return AttentionFamily::Plain;
+  if (capability < 80) return AttentionFamily::Reference;
   return capability == 90 ? most : std::min(most, AttentionFamily::Mma);
 }
 
 AttentionFamily attentionOf(const Attention& x, AttentionFamily most) {
   if (!areMultiplied(x.sizes, {x.query, x.key, x.value}) || !isAligned(x.out))
-    return AttentionFamily::Plain;
+    return AttentionFamily::Reference;
   return areMapped(x.sizes, {x.query, x.key, x.value}) ? most
                                                        : std::min(most, AttentionFamily::Mma);
 }
@@ -70,7 +70,7 @@ AttentionFamily attentionOf(const Attention& x, AttentionFamily most) {
 AttentionFamily attentionOf(const AttentionBackward& x, AttentionFamily most) {
   if (!areMultiplied(x.sizes, {x.query, x.key, x.value, x.dOut}) || !isAligned(x.dQuery) ||
       !isAligned(x.dKey) || !isAligned(x.dValue))
-    return AttentionFamily::Plain;
+    return AttentionFamily::Reference;
   return areMapped(x.sizes, {x.query, x.key, x.value, x.dOut})
              ? most
              : std::min(most, AttentionFamily::Mma);

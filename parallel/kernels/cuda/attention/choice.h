@@ -9,17 +9,17 @@
 
 namespace tutti::parallel::cuda {
 
-/// Plain: attention.cu, of any types and widths. Tensor cores: by mma.sync, or by wgmma with TMA;
-/// the latter by as many blocks as there are multiprocessors, which take tiles in turn; and of
+/// Reference: attention.cu, of any types and widths. Tensor cores: by mma.sync, or by wgmma with
+/// TMA; the latter by as many blocks as there are multiprocessors, which take tiles in turn; and of
 /// these a backward that computes scores once; and of these a forward of heads of 64 columns whose
 /// tiles have 192 queries, not 128.
-enum class AttentionFamily { Plain, Mma, Wgmma, Persistent, OnePass, Tall };
+enum class AttentionFamily { Reference, Mma, Wgmma, Persistent, OnePass, Tall };
 
-/// What TUTTI_ATTENTION says: `plain`, `mma`, `wgmma`, `persistent`, `onepass` or `tall`; without
-/// it Wgmma. Throws InvalidArgument for any other word.
+/// What TUTTI_ATTENTION says: `reference`, `mma`, `wgmma`, `persistent`, `onepass` or `tall`;
+/// without it Wgmma. Throws InvalidArgument for any other word.
 AttentionFamily attentionOfEnvironment();
 /// Of a GPU of that compute capability (80 for 8.0), of which `most` is wanted: Wgmma and
-/// what is behind it on 9.0 alone, Plain before 8.0.
+/// what is behind it on 9.0 alone, Reference before 8.0.
 AttentionFamily attentionOfGpu(int capability, AttentionFamily most);
 
 /// The family that computes it, of which `most` is wanted. Mma takes queries, keys, values (and

@@ -7,7 +7,7 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
-#include "parallel/kernels/cuda/streaming/streaming.h"
+#include "parallel/kernels/cuda/vectorized/vectorized.h"
 
 namespace tutti::parallel {
 
@@ -67,7 +67,7 @@ void forward(Queue& queue, const char* operation, const AttentionBlockArgs& a,
 /// Which kernels there are.
 struct Families {
   Attentions& attentions;
-  StreamingFamily streaming;
+  MemoryBoundFamily vectorized;
 };
 
 /// `adds`: to gradients that are there.
@@ -99,7 +99,7 @@ void backward(Queue& queue, const char* operation, const AttentionBlockBackwardA
       Tensor(dotsOfRows, doubles ? DType::Float64 : DType::Float32, a.logSumExp.shape));
   const AttentionDots dots{
       .sizes = sizes, .dOut = x.dOut, .out = headRowsOf(a.out), .dots = x.dots};
-  queue.start(operation, ChosenStreaming{families.streaming, dots}, doubles);
+  queue.start(operation, ChosenMemoryBound{families.vectorized, dots}, doubles);
   queue.start(operation, ChosenAttention<AttentionBackward>{&families.attentions, x}, doubles);
 }
 
@@ -133,7 +133,7 @@ void CudaKernels::attentionBackward(const AttentionBackwardArgs& args, Arena&) {
             .heads = args.heads,
             .kvHeads = args.kvHeads,
             .reach = args.reach},
-           false, {*attentions_, streaming_}, isDouble(a.out));
+           false, {*attentions_, memoryBound_}, isDouble(a.out));
 }
 
 void CudaKernels::attentionBlock(const AttentionBlockArgs& args, Arena&) {
@@ -147,7 +147,7 @@ void CudaKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args,
   AttentionBlockBackwardArgs a = args;
   widen(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp, a.dQuery, a.dKey, a.dValue);
   requireOperands(a);
-  backward(*queue_, "attentionBlockBackward", args, true, {*attentions_, streaming_},
+  backward(*queue_, "attentionBlockBackward", args, true, {*attentions_, memoryBound_},
            isDouble(a.out));
 }
 
@@ -162,7 +162,7 @@ void CudaKernels::attentionMerge(const AttentionMergeArgs& args) {
                              .out = headRowsOf(args.out),
                              .partLogSumExp = headScalarsOf(args.partLogSumExp),
                              .logSumExp = headScalarsOf(args.logSumExp)};
-  queue_->start("attentionMerge", ChosenStreaming{streaming_, merge}, isDouble(a.out));
+  queue_->start("attentionMerge", ChosenMemoryBound{memoryBound_, merge}, isDouble(a.out));
 }
 
 }  // namespace tutti::parallel

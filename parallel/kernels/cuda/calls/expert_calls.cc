@@ -6,7 +6,7 @@
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/placing.h"
 #include "parallel/kernels/cuda/queue.h"
-#include "parallel/kernels/cuda/streaming/streaming.h"
+#include "parallel/kernels/cuda/vectorized/vectorized.h"
 
 namespace tutti::parallel {
 
@@ -137,7 +137,7 @@ void CudaKernels::spreadRows(const SpreadRowsArgs& args) {
   const bool doubles = isDouble(a.x);
   const SpreadRows call{placedOf(args.x, args.y, args.weights, a.places)};
   queue_->checkValues("spreadRows: place: ", a.places, -1, a.y.shape[0]);
-  queue_->start("spreadRows", ChosenStreaming{streaming_, call}, doubles);
+  queue_->start("spreadRows", ChosenMemoryBound{memoryBound_, call}, doubles);
   queue_->finish("spreadRows");
 }
 
@@ -149,7 +149,7 @@ void CudaKernels::combineRows(const CombineRowsArgs& args) {
   CombineRows call{placedOf(args.y, args.x, args.weights, a.places)};
   call.count = sizeOf32(a.y.shape[0]);
   queue_->checkValues("combineRows: place: ", a.places, -1, a.x.shape[0]);
-  queue_->start("combineRows", ChosenStreaming{streaming_, call}, doubles);
+  queue_->start("combineRows", ChosenMemoryBound{memoryBound_, call}, doubles);
   queue_->finish("combineRows");
 }
 
@@ -160,7 +160,7 @@ void CudaKernels::rowDots(const RowDotsArgs& args) {
   const bool doubles = isDouble(a.x);
   const RowDots call{placedOf(args.x, args.y, args.dots, a.places)};
   queue_->checkValues("rowDots: place: ", a.places, -1, a.y.shape[0]);
-  queue_->start("rowDots", ChosenStreaming{streaming_, call}, doubles);
+  queue_->start("rowDots", ChosenMemoryBound{memoryBound_, call}, doubles);
   queue_->finish("rowDots");
 }
 

@@ -57,7 +57,7 @@ void CudaKernels::gemm(const GemmArgs& all) {
   sizeOf32(int64_t{product.batch} * (product.rows / 64 + 1) * (product.columns / 64 + 1));
   const bool doubles = isDouble(a.c);
   const GemmChoice choice = gemms_->choose(product);
-  if (choice.family == GemmFamily::Plain)
+  if (choice.family == GemmFamily::Reference)
     return queue_->start("gemm",
                          Gemm{.a = product.a,
                               .b = product.b,

@@ -3,7 +3,7 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
-#include "parallel/kernels/cuda/streaming/streaming.h"
+#include "parallel/kernels/cuda/vectorized/vectorized.h"
 #include "parallel/kernels/norm_slices.h"
 
 namespace tutti::parallel {
@@ -11,13 +11,13 @@ namespace tutti::parallel {
 using namespace cuda;
 
 int64_t CudaKernels::normSlices(const NormSlicesArgs& args) const {
-  return streaming_ == StreamingFamily::Plain ? 0 : normSlicesOf(args);
+  return memoryBound_ == MemoryBoundFamily::Reference ? 0 : normSlicesOf(args);
 }
 
 void CudaKernels::startBackward(const char* operation, const NormBackward& norm, const Tensor& sums,
                                 bool doubles) {
   if (sums.data == nullptr)
-    queue_->start(operation, ChosenStreaming{streaming_, norm}, doubles);
+    queue_->start(operation, ChosenMemoryBound{memoryBound_, norm}, doubles);
   else
     queue_->start(operation, SlicedNormBackward{norm, sums.as<float>(), normSlicesOf(norm.rows)});
 }
@@ -35,16 +35,16 @@ void CudaKernels::layerNorm(const LayerNormArgs& args) {
   widen(a.x, a.weight, a.bias, a.y, a.mean, a.rstd, a.residual);
   requireOperands(a);
   queue_->start("layerNorm",
-                ChosenStreaming{streaming_, Norm{.x = elementsOf(args.x),
-                                                 .weight = elementsOf(args.weight),
-                                                 .bias = elementsOf(args.bias),
-                                                 .y = elementsOf(args.y),
-                                                 .mean = elementsOf(args.mean),
-                                                 .rstd = elementsOf(args.rstd),
-                                                 .residual = elementsOf(args.residual),
-                                                 .rows = sizeOf32(rows(a.x)),
-                                                 .width = sizeOf32(width(a.x)),
-                                                 .epsilon = a.epsilon}},
+                ChosenMemoryBound{memoryBound_, Norm{.x = elementsOf(args.x),
+                                                     .weight = elementsOf(args.weight),
+                                                     .bias = elementsOf(args.bias),
+                                                     .y = elementsOf(args.y),
+                                                     .mean = elementsOf(args.mean),
+                                                     .rstd = elementsOf(args.rstd),
+                                                     .residual = elementsOf(args.residual),
+                                                     .rows = sizeOf32(rows(a.x)),
+                                                     .width = sizeOf32(width(a.x)),
+                                                     .epsilon = a.epsilon}},
                 isDouble(a.x));
 }
 
@@ -93,16 +93,16 @@ void CudaKernels::rmsNorm(const RmsNormArgs& args) {
   widen(a.x, a.weight, a.y, a.rstd, a.residual);
   requireOperands(a);
   queue_->start("rmsNorm",
-                ChosenStreaming{streaming_, Norm{.x = elementsOf(args.x),
-                                                 .weight = elementsOf(args.weight),
-                                                 .bias = {},
-                                                 .y = elementsOf(args.y),
-                                                 .mean = {},
-                                                 .rstd = elementsOf(args.rstd),
-                                                 .residual = elementsOf(args.residual),
-                                                 .rows = sizeOf32(rows(a.x)),
-                                                 .width = sizeOf32(width(a.x)),
-                                                 .epsilon = a.epsilon}},
+                ChosenMemoryBound{memoryBound_, Norm{.x = elementsOf(args.x),
+                                                     .weight = elementsOf(args.weight),
+                                                     .bias = {},
+                                                     .y = elementsOf(args.y),
+                                                     .mean = {},
+                                                     .rstd = elementsOf(args.rstd),
+                                                     .residual = elementsOf(args.residual),
+                                                     .rows = sizeOf32(rows(a.x)),
+                                                     .width = sizeOf32(width(a.x)),
+                                                     .epsilon = a.epsilon}},
                 isDouble(a.x));
 }
 

@@ -3,7 +3,7 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
-#include "parallel/kernels/cuda/streaming/streaming.h"
+#include "parallel/kernels/cuda/vectorized/vectorized.h"
 
 namespace tutti::parallel {
 
@@ -11,7 +11,7 @@ using namespace cuda;
 
 namespace {
 
-AdamW plainOf(const AdamWArgs& args, const AdamWTensors& tensors) {
+AdamW referenceOf(const AdamWArgs& args, const AdamWTensors& tensors) {
   return {.weight = elementsOf(tensors.weight),
           .gradient = elementsOf(tensors.gradient),
           .first = elementsOf(tensors.first),
@@ -27,7 +27,7 @@ AdamW plainOf(const AdamWArgs& args, const AdamWTensors& tensors) {
           .inverseCorrection2 = 1 / args.correction2};
 }
 
-Sgd plainOf(const SgdArgs& args, const SgdTensors& tensors) {
+Sgd referenceOf(const SgdArgs& args, const SgdTensors& tensors) {
   return {.weight = elementsOf(tensors.weight),
           .gradient = elementsOf(tensors.gradient),
           .velocity = elementsOf(tensors.velocity),
@@ -84,19 +84,20 @@ void CudaKernels::adamW(const AdamWArgs& args) {
   auto withCopy = updates<5>(*queue_, "adamW", ratesOf(args));
   std::vector<TensorCopy> copies;  // made by themselves
   for (const AdamWTensors& each : args.tensors) {
-    const bool doubles = areDoubles(each), isPlain = streaming_ == StreamingFamily::Plain;
+    const bool doubles = areDoubles(each),
+               isReference = memoryBound_ == MemoryBoundFamily::Reference;
     const Elements weight = elementsOf(each.weight), gradient = elementsOf(each.gradient);
     const Elements first = elementsOf(each.first), second = elementsOf(each.second);
     const int64_t count = each.weight.count();
     const bool isCopied = each.copy.data != nullptr;
-    if (isCopied && !doubles && !isPlain && each.weight.type == DType::Float32 &&
+    if (isCopied && !doubles && !isReference && each.weight.type == DType::Float32 &&
         isNarrow(each.copy.type) && each.copy.contiguous()) {
       withCopy.add({weight, gradient, first, second, elementsOf(each.copy)}, count,
                    each.weightDecay);
       continue;
     }
-    if (doubles || isPlain)
-      queue_->start("adamW", plainOf(args, each), doubles);
+    if (doubles || isReference)
+      queue_->start("adamW", referenceOf(args, each), doubles);
     else
       tables.add({weight, gradient, first, second}, count, each.weightDecay);
     if (isCopied) copies.push_back({each.weight, each.copy});
@@ -113,8 +114,8 @@ void CudaKernels::sgd(const SgdArgs& args) {
     const bool doubles = areDoubles(each);
     const Elements weight = elementsOf(each.weight), gradient = elementsOf(each.gradient);
     const int64_t count = each.weight.count();
-    if (doubles || streaming_ == StreamingFamily::Plain)
-      queue_->start("sgd", plainOf(args, each), doubles);
+    if (doubles || memoryBound_ == MemoryBoundFamily::Reference)
+      queue_->start("sgd", referenceOf(args, each), doubles);
     else if (each.velocity.data == nullptr)
       tables.add({weight, gradient}, count, each.weightDecay);
     else
@@ -130,7 +131,7 @@ void CudaKernels::copyAll(std::span<const TensorCopy> all) {
   for (const auto& [from, to] : all) {
     Tensor wideFrom = from, wideTo = to;
     widen(wideFrom, wideTo);
-    const bool isAlone = streaming_ == StreamingFamily::Plain || from.type == to.type ||
+    const bool isAlone = memoryBound_ == MemoryBoundFamily::Reference || from.type == to.type ||
                          wideFrom.type != DType::Float32 || wideTo.type != DType::Float32 ||
                          !from.contiguous() || !to.contiguous();
     if (isAlone) {

@@ -5,7 +5,7 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
-#include "parallel/kernels/cuda/streaming/streaming.h"
+#include "parallel/kernels/cuda/vectorized/vectorized.h"
 
 namespace tutti::parallel {
 
@@ -41,7 +41,7 @@ void CudaKernels::embedding(const EmbeddingArgs& args) {
   if (learned && a.at.data != nullptr)
     queue_->checkValues("embedding: id ", a.at, 0, a.positions.shape[0]);
   queue_->checkValues("embedding: id ", a.tokenIds, 0, vocabulary.end());
-  queue_->start("embedding", ChosenStreaming{streaming_, call}, doubles);
+  queue_->start("embedding", ChosenMemoryBound{memoryBound_, call}, doubles);
   queue_->finish("embedding");
 }
 
@@ -70,7 +70,7 @@ void CudaKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
   if (learned && a.at.data != nullptr)
     queue_->checkValues("embeddingWeights: id ", a.at, 0, a.dPositions.shape[0]);
   queue_->checkValues("embeddingWeights: id ", a.tokenIds, 0, vocabulary.end());
-  queue_->start("embeddingWeights", ChosenStreaming{streaming_, tokens}, doubles);
+  queue_->start("embeddingWeights", ChosenMemoryBound{memoryBound_, tokens}, doubles);
   if (learned) {
     SumByRow positions = tokens;
     positions.tokenIds = nullptr;
@@ -79,7 +79,7 @@ void CudaKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
     positions.to = elementsOf(args.dPositions);
     positions.accumulate = a.betaPositions != 0;
     positions.clears = a.betaPositions == 0;
-    queue_->start("embeddingWeights", ChosenStreaming{streaming_, positions}, doubles);
+    queue_->start("embeddingWeights", ChosenMemoryBound{memoryBound_, positions}, doubles);
   }
   queue_->finish("embeddingWeights");
 }
@@ -98,7 +98,7 @@ void CudaKernels::logitStatistics(const LogitStatisticsArgs& args) {
                              .width = sizeOf32(width(a.logits)),
                              .stride = rowStride(a.logits)};
   queue_->checkValues("logitStatistics: id ", a.labels, -1, vocabulary.end(), 0);
-  queue_->start("logitStatistics", ChosenStreaming{streaming_, call}, doubles);
+  queue_->start("logitStatistics", ChosenMemoryBound{memoryBound_, call}, doubles);
   queue_->finish("logitStatistics");
 }
 
@@ -123,7 +123,7 @@ double CudaKernels::crossEntropy(const CrossEntropyArgs& args) {
                           .scale = a.scale,
                           .stride = rowStride(a.logits)};
   queue_->checkValues("crossEntropy: id ", a.labels, -1, vocabulary.end(), 0);
-  queue_->start("crossEntropy", ChosenStreaming{streaming_, call}, doubles);
+  queue_->start("crossEntropy", ChosenMemoryBound{memoryBound_, call}, doubles);
   queue_->finish("crossEntropy", true);
   return std::accumulate(losses, losses + count, 0.0);
 }

@@ -39,7 +39,7 @@ constexpr double kFirstCycles = 1500;   // from the start to the first step
 constexpr double kLaunchCycles = 6000;  // of one more kernel
 constexpr int32_t kMostSplits = 16, kLeastSteps = 4;
 constexpr int64_t kMostPartialBytes = int64_t{256} << 20;
-constexpr int64_t kMostStreamedSteps = int64_t{1} << 30;
+constexpr int64_t kMostVectorizedSteps = int64_t{1} << 30;
 
 int64_t over(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
@@ -52,10 +52,10 @@ int64_t unitsOf(const GemmShape& shape, const GemmTile& tile) {
 GemmFamily allowedFamily(const GemmAllowed& allowed, const GemmChip& chip,
                          const GemmForced& forced) {
   const GemmFamily wanted = forced.family.value_or(GemmFamily::Wgmma);
-  if (wanted == GemmFamily::Plain) return wanted;
+  if (wanted == GemmFamily::Reference) return wanted;
   if (allowed.wgmma && chip.capability == 90 && wanted == GemmFamily::Wgmma) return wanted;
   if (allowed.mma && chip.capability >= 80) return GemmFamily::Mma;
-  if (!allowed.simt) return GemmFamily::Plain;
+  if (!allowed.simt) return GemmFamily::Reference;
   return forced.tf32 && chip.capability >= 80 ? GemmFamily::Tf32 : GemmFamily::Simt;
 }
 
@@ -69,7 +69,7 @@ int32_t splitsOf(int64_t steps, int32_t wanted) {
 int32_t workersOf(const GemmShape& shape, const GemmTile& tile, const GemmChip& chip) {
   const int64_t steps = over(shape.depth, kStepDepth), all = unitsOf(shape, tile) * steps;
   const int64_t ofRun = over(all, std::max(chip.processors / tile.cluster, 1));
-  if (ofRun % steps == 0 || all > kMostStreamedSteps) return 0;
+  if (ofRun % steps == 0 || all > kMostVectorizedSteps) return 0;
   return static_cast<int32_t>(over(all, ofRun));
 }
 
@@ -110,12 +110,13 @@ GemmForced GemmForced::parse(const std::string& text) {
     } else if (word == "together" || word == "turns") {
       forced.schedule = word == "together" ? kTogether : kInTurn;
     } else {
-      require(word == "plain" || word == "mma" || word == "wgmma", "TUTTI_GEMM: ", word,
-              " is none of plain, mma, wgmma, tf32, together, turns, columns=, cluster=, splits=, "
-              "streamk");
-      forced.family = word == "plain" ? GemmFamily::Plain
-                      : word == "mma" ? GemmFamily::Mma
-                                      : GemmFamily::Wgmma;
+      require(
+          word == "reference" || word == "mma" || word == "wgmma", "TUTTI_GEMM: ", word,
+          " is none of reference, mma, wgmma, tf32, together, turns, columns=, cluster=, splits=, "
+          "streamk");
+      forced.family = word == "reference" ? GemmFamily::Reference
+                      : word == "mma"     ? GemmFamily::Mma
+                                          : GemmFamily::Wgmma;
     }
   }
   require(!forced.streamK || forced.splits == 0,
@@ -126,7 +127,7 @@ GemmForced GemmForced::parse(const std::string& text) {
 std::string wordsOf(const GemmChoice& choice) {
   const std::string splits = message(",splits=", choice.splits);
   switch (choice.family) {
-    case GemmFamily::Plain: return "plain";
+    case GemmFamily::Reference: return "reference";
     case GemmFamily::Simt: return "columns=128" + splits;
     case GemmFamily::Tf32: return "tf32" + splits;
     case GemmFamily::Mma: return "mma" + splits;
@@ -172,7 +173,7 @@ double predictedCycles(const GemmShape& shape, const GemmTile& tile, const GemmC
 GemmChoice chooseGemm(const GemmShape& shape, const GemmAllowed& allowed, const GemmChip& chip,
                       const GemmForced& forced) {
   const GemmFamily family = allowedFamily(allowed, chip, forced);
-  if (family == GemmFamily::Plain) return {};
+  if (family == GemmFamily::Reference) return {};
   const int64_t steps = over(shape.depth, stepDepthOf(family));
   GemmChoice best;
   double least = std::numeric_limits<double>::infinity();
@@ -191,9 +192,9 @@ GemmChoice chooseGemm(const GemmShape& shape, const GemmAllowed& allowed, const 
   };
   for (const GemmTile& tile : kTiles) {
     if (tile.family != family || (family == GemmFamily::Wgmma && isForcedAway(tile))) continue;
-    const bool isStreamed = forced.streamK && family == GemmFamily::Wgmma;
-    if (isStreamed || forced.splits != 0) {
-      consider(tile, forced.splits, isStreamed ? workersOf(shape, tile, chip) : 0);
+    const bool isVectorized = forced.streamK && family == GemmFamily::Wgmma;
+    if (isVectorized || forced.splits != 0) {
+      consider(tile, forced.splits, isVectorized ? workersOf(shape, tile, chip) : 0);
       continue;
     }
     const int64_t bytesOfSplit = 4 * shape.rows * shape.columns * shape.batch;

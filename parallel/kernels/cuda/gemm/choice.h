@@ -13,10 +13,10 @@
 
 namespace tutti::parallel::cuda {
 
-/// Plain: ../gemm.cu, of any types. Simt: float32 without tensor cores. Tf32: float32 rounded for
-/// sm_80's tensor cores, where that is asked for. Mma: 16 bits by these. Wgmma: by Hopper's, with
-/// TMA.
-enum class GemmFamily { Plain, Simt, Tf32, Mma, Wgmma };
+/// Reference: ../gemm.cu, of any types. Simt: float32 without tensor cores. Tf32: float32 rounded
+/// for sm_80's tensor cores, where that is asked for. Mma: 16 bits by these. Wgmma: by Hopper's,
+/// with TMA.
+enum class GemmFamily { Reference, Simt, Tf32, Mma, Wgmma };
 
 struct GemmShape {
   int64_t rows, columns, depth;
@@ -27,7 +27,7 @@ struct GemmChip {
   int32_t processors, capability;  ///< 90 for 9.0
 };
 
-/// What operands allow, besides Plain.
+/// What operands allow, besides Reference.
 struct GemmAllowed {
   bool simt = false;   ///< both of float32
   bool mma = false;    ///< both of one type of 16 bits
@@ -47,7 +47,7 @@ std::span<const GemmTile> gemmTiles();
 int32_t stepDepthOf(GemmFamily family);
 
 struct GemmChoice {
-  GemmFamily family = GemmFamily::Plain;
+  GemmFamily family = GemmFamily::Reference;
   Schedule schedule = Schedule::Together;
   int32_t columns = 0, cluster = 1;
   int32_t splits = 1;
@@ -84,7 +84,7 @@ GemmChoice chooseGemm(const GemmShape& shape, const GemmAllowed& allowed, const 
 double predictedCycles(const GemmShape& shape, const GemmTile& tile, const GemmChoice& choice,
                        const GemmChip& chip);
 
-/// For the kernels of a choice that is not Plain.
+/// For the kernels of a choice that is not Reference.
 GemmTiles tilesOf(const GemmShape& shape, const GemmChoice& choice);
 /// How many partial sums of float32 a split has, in rows of a multiple of four; 0 where there is
 /// one split, which has the result.

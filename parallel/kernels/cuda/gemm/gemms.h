@@ -36,8 +36,8 @@ class Gemms {
  public:
   Gemms(const GemmChip& chip, const GemmOptions& options) : chip_(chip), options_(options) {}
 
-  /// Plain for what the kernels of this folder do not compute: other types than those of 16 bits,
-  /// and what has no elements.
+  /// Reference for what the kernels of this folder do not compute: other types than those of 16
+  /// bits, and what has no elements.
   GemmChoice choose(const GemmProduct& product) const;
   /// How many of float32 enqueue() needs.
   static int64_t partialSumsOf(const GemmProduct& product, const GemmChoice& choice);
@@ -45,7 +45,7 @@ class Gemms {
   static int64_t arrivalsOf(const GemmChip& chip) {
     return int64_t{kArrivalsOfBlock} * chip.processors;
   }
-  /// Of a choice that is not Plain. The scratch is used until the stream has done it. Throws as
+  /// Of a choice that is not Reference. The scratch is used until the stream has done it. Throws as
   /// TensorMaps does.
   cudaError_t enqueue(const GemmProduct& product, const GemmChoice& choice,
                       const GemmScratch& scratch, cudaStream_t stream);

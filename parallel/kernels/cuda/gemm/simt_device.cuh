@@ -6,8 +6,8 @@
 // in shared memory at a time, [depth][row or column], while cp.async brings the next 16: one by one
 // what is turned on the way, 16 bytes at a time what lies there so already and is aligned.
 //
-// A sum is in the order of the depth, as the plain kernel's is, and has its bits where the depth is
-// not split.
+// A sum is in the order of the depth, as the reference kernel's is, and has its bits where the
+// depth is not split.
 //
 // Bound: additions, 128 * 128 * 16 a step by 128 lanes of a multiprocessor.
 

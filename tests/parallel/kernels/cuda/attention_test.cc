@@ -1,5 +1,5 @@
-// Attention of a GPU by the plain kernels against the host's: whole sequences, blocks of them and
-// what is merged. attention/ has the tests of the others.
+// Attention of a GPU by the reference kernels against the host's: whole sequences, blocks of them
+// and what is merged. attention/ has the tests of the others.
 
 #include <cstdlib>
 
@@ -9,13 +9,13 @@ namespace tutti::parallel {
 namespace {
 
 /// Kernels that are made while it is there are plain.
-class PlainAttention {
+class ReferenceAttention {
  public:
-  PlainAttention() { setenv("TUTTI_ATTENTION", "plain", 1); }
-  ~PlainAttention() { unsetenv("TUTTI_ATTENTION"); }
+  ReferenceAttention() { setenv("TUTTI_ATTENTION", "reference", 1); }
+  ~ReferenceAttention() { unsetenv("TUTTI_ATTENTION"); }
 };
 
-class CudaAttention : PlainAttention, public Compared {};
+class CudaAttention : ReferenceAttention, public Compared {};
 INSTANTIATE_TEST_SUITE_P(Types, CudaAttention, allTypes, nameOfTypes);
 
 struct Case {
@@ -64,7 +64,7 @@ struct Placed {
 
 /// Sequences in which nothing is adjacent to anything: rows of [batch, rows, columns] with gaps
 /// before, behind and between them.
-class CudaAttentionBlock : PlainAttention, public Compared {
+class CudaAttentionBlock : ReferenceAttention, public Compared {
  protected:
   Operand apart(const Operand& whole) const {
     const auto part = [](const Tensor& x) {

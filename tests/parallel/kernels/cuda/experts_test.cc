@@ -82,19 +82,20 @@ TEST_P(CudaExperts, RowsOfPlaces) {
   const Operand places = numbers({7, 0, -1, 3, 2, 4, 5, -1, 1, 6}, {kRows, kChoices});
   const Operand x = grid({kRows, kWidth}, elements()), weights = grid({kRows, kChoices}, kept());
   const Operand spread = grid({kPlaces + 1, kWidth}, elements()),  // the last has no place
-      plain = grid({kPlaces + 1, kWidth}, elements());
+      reference = grid({kPlaces + 1, kWidth}, elements());
   const Operand combined = result({kRows, kWidth}, elements()),
                 sums = result({kRows, kWidth}, elements()),
                 dots = result({kRows, kChoices}, kept());
   const Operand placed = grid({kPlaces, kWidth}, elements());
   both([&](const Side& side) {
     side.kernels.spreadRows({side(x), side(places), side(weights), side(spread)});
-    side.kernels.spreadRows({side(x), side(places), {}, side(plain)});
+    side.kernels.spreadRows({side(x), side(places), {}, side(reference)});
     side.kernels.combineRows({side(placed), side(places), side(weights), side(combined)});
     side.kernels.combineRows({side(placed), side(places), {}, side(sums)});
     side.kernels.rowDots({side(x), side(placed), side(places), side(dots)});
   });
-  for (const Operand& y : {spread, plain, combined, sums, dots}) expectExact(y, "rows of places");
+  for (const Operand& y : {spread, reference, combined, sums, dots})
+    expectExact(y, "rows of places");
 }
 
 /// What has no type but int32.

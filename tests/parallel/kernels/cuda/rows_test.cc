@@ -82,14 +82,14 @@ TEST_P(CudaRows, GemmWithEpilogues) {
 TEST_P(CudaRows, CopiesAndSums) {
   const Shape shape{2, 3, 2, 5};
   const Operand wide = random({2, 3, 2, 9}, elements()), from = wide.columns(3, 5);
-  const Operand plain = random(shape, kept());
+  const Operand reference = random(shape, kept());
   const Operand to = result({2, 3, 2, 7}, kept()), back = result(shape, elements());
   const Operand sum = grid({2, 3, 2, 6}, kept()), more = grid(shape, elements());
   const Operand rows = grid({7, 40}, elements()), bias = grid({33}, kept());
   const Operand biases = grid({33}, kept());
   both([&](const Side& side) {
     side.kernels.copy(side(from), side(to.columns(1, 5)));
-    side.kernels.copy(side(plain), side(back));
+    side.kernels.copy(side(reference), side(back));
     side.kernels.add(side(more), side(sum.columns(1, 5)));
     side.kernels.addBias(side(bias), side(rows.columns(4, 33)));
     side.kernels.biasGradient(side(rows.columns(2, 33)), side(biases), 1);
@@ -305,7 +305,7 @@ TEST_P(CudaRows, Optimizers) {
   const Operand weight = random(shape, kept()), gradient = random(shape, elements());
   const Operand first = random(shape, kept()),
                 second = of(std::vector<double>(300, 0.5), shape, kept());
-  const Operand plain = rounded(weight, kept()), slow = rounded(weight, kept());
+  const Operand reference = rounded(weight, kept()), slow = rounded(weight, kept());
   const Operand velocity = random(shape, kept());
   both([&](const Side& side) {
     const AdamWTensors moments{.weight = side(weight),
@@ -318,16 +318,18 @@ TEST_P(CudaRows, Optimizers) {
                         .learningRate = 0.125,
                         .correction1 = 0.5,
                         .correction2 = 0.75});
-    const SgdTensors both[] = {
-        {.weight = side(plain), .gradient = side(gradient), .velocity = {}, .weightDecay = 0.25},
-        {.weight = side(slow),
-         .gradient = side(gradient),
-         .velocity = side(velocity),
-         .weightDecay = 0.25}};
+    const SgdTensors both[] = {{.weight = side(reference),
+                                .gradient = side(gradient),
+                                .velocity = {},
+                                .weightDecay = 0.25},
+                               {.weight = side(slow),
+                                .gradient = side(gradient),
+                                .velocity = side(velocity),
+                                .weightDecay = 0.25}};
     side.kernels.sgd(
         {.tensors = both, .gradientScale = 0.5, .learningRate = 0.125, .momentum = 0.75});
   });
-  for (const Operand& result : {weight, first, second, plain, slow, velocity})
+  for (const Operand& result : {weight, first, second, reference, slow, velocity})
     expectNear(result, 100, "optimizer");
 }
 

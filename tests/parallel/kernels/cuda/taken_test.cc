@@ -1,5 +1,5 @@
 // Which kernels calls take that look rows up or merge them: those by words of 16 bytes where
-// operands allow, and the plain ones where these are asked for, or operands are of float64.
+// operands allow, and the reference ones where these are asked for, or operands are of float64.
 
 #include <cstdlib>
 #include <cstring>
@@ -26,23 +26,29 @@ class TakenKernels : public tests::CudaTest {
   using Call = std::function<void(Kernels&, DType)>;
   /// How often a call with operands of a type begins a kernel of that name.
   int64_t begun(const Call& call, DType type, const std::string& name, const char* family) {
-    ::setenv("TUTTI_STREAMING", family, 1);
+    ::setenv("TUTTI_MEMORY_BOUND", family, 1);
     CudaKernels kernels(stream_);
-    ::unsetenv("TUTTI_STREAMING");
+    ::unsetenv("TUTTI_MEMORY_BOUND");
     const emulation::LaunchedKernels counted;
     call(kernels, type);
     stream_.synchronize();
     return counted.of("::" + name).begun;
   }
-  void expectTaken(const Call& call, const std::string& vectors, const std::string& plain) {
+  void expectTaken(const Call& call, const std::string& vectorized, const std::string& reference) {
     for (const DType type : {DType::BFloat16, DType::Float32}) {
-      EXPECT_GT(begun(call, type, vectors, "vectors"), 0) << vectors << ", " << toString(type);
-      EXPECT_EQ(begun(call, type, plain, "vectors"), 0) << plain << ", " << toString(type);
-      EXPECT_EQ(begun(call, type, vectors, "plain"), 0) << vectors << ", " << toString(type);
-      EXPECT_GT(begun(call, type, plain, "plain"), 0) << plain << ", " << toString(type);
+      EXPECT_GT(begun(call, type, vectorized, "vectorized"), 0)
+          << vectorized << ", " << toString(type);
+      EXPECT_EQ(begun(call, type, reference, "vectorized"), 0)
+          << reference << ", " << toString(type);
+      EXPECT_EQ(begun(call, type, vectorized, "reference"), 0)
+          << vectorized << ", " << toString(type);
+      EXPECT_GT(begun(call, type, reference, "reference"), 0)
+          << reference << ", " << toString(type);
     }
-    EXPECT_GT(begun(call, DType::Float64, plain, "vectors"), 0) << plain << " of float64";
-    EXPECT_EQ(begun(call, DType::Float64, vectors, "vectors"), 0) << vectors << " of float64";
+    EXPECT_GT(begun(call, DType::Float64, reference, "vectorized"), 0)
+        << reference << " of float64";
+    EXPECT_EQ(begun(call, DType::Float64, vectorized, "vectorized"), 0)
+        << vectorized << " of float64";
   }
 
   std::vector<Memory> memory_;
@@ -64,10 +70,10 @@ TEST_F(TakenKernels, OfEmbeddings) {
   expectTaken(gradients, "sumRuns<", "sumByRow<");
   // Nobody looks for tokens one by one, whatever they are of, but where that is asked for.
   for (const DType type : {DType::BFloat16, DType::Float64}) {
-    EXPECT_GT(begun(gradients, type, "moveByDigit(", "vectors"), 0);
-    EXPECT_EQ(begun(gradients, type, "linkRows(", "vectors"), 0);
-    EXPECT_EQ(begun(gradients, type, "moveByDigit(", "plain"), 0);
-    EXPECT_GT(begun(gradients, type, "linkRows(", "plain"), 0);
+    EXPECT_GT(begun(gradients, type, "moveByDigit(", "vectorized"), 0);
+    EXPECT_EQ(begun(gradients, type, "linkRows(", "vectorized"), 0);
+    EXPECT_EQ(begun(gradients, type, "moveByDigit(", "reference"), 0);
+    EXPECT_GT(begun(gradients, type, "linkRows(", "reference"), 0);
   }
 }
 
@@ -105,7 +111,7 @@ TEST_F(TakenKernels, OfSumsOverRows) {
         {.dy = dy, .x = x, .mean = mean, .rstd = rstd, .dWeight = sum, .dBias = make(type, {16})});
   };
   expectTaken(sums, "sumsOfSlices<", "columnSums<");
-  EXPECT_EQ(begun(sums, DType::BFloat16, "sumsOfColumns<", "vectors"), 0);
+  EXPECT_EQ(begun(sums, DType::BFloat16, "sumsOfColumns<", "vectorized"), 0);
 }
 
 TEST_F(TakenKernels, OfAttention) {
@@ -139,9 +145,9 @@ TEST_F(TakenKernels, OfLossesAndUpdatesWithCopies) {
   const Call loss = [&](Kernels& k, DType type) {
     k.crossEntropy({.logits = make(type, {3, 64}), .labels = labels});
   };
-  EXPECT_EQ(begun(loss, DType::BFloat16, "lossesOfWholeRows<", "vectors"), 1);
+  EXPECT_EQ(begun(loss, DType::BFloat16, "lossesOfWholeRows<", "vectorized"), 1);
   for (const char* const other : {"statisticsOfRows<", "slopesOfRows<"})
-    EXPECT_EQ(begun(loss, DType::BFloat16, other, "vectors"), 0) << other;
+    EXPECT_EQ(begun(loss, DType::BFloat16, other, "vectorized"), 0) << other;
   const Call update = [&](Kernels& k, DType copy) {
     const auto some = [&] { return make(DType::Float32, {40}); };
     const AdamWTensors one{.weight = some(),
@@ -152,7 +158,7 @@ TEST_F(TakenKernels, OfLossesAndUpdatesWithCopies) {
     k.adamW({.tensors = {&one, 1}, .learningRate = 0.5, .epsilon = 1});
   };
   for (const DType copy : {DType::BFloat16, DType::Float16})
-    EXPECT_EQ(begun(update, copy, "updated<", "vectors"), 1) << toString(copy);
+    EXPECT_EQ(begun(update, copy, "updated<", "vectorized"), 1) << toString(copy);
 }
 
 }  // namespace

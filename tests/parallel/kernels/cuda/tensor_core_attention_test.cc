@@ -119,25 +119,25 @@ void compare(const RunModel& model, const Arrangement& layout, const Float32Refe
   EXPECT_EQ(tuned.inOnePass, asksForOnePass());
   EXPECT_EQ(tuned.tall, asksForTall() ? tuned.forward.begun : 0);
   EXPECT_EQ(tuned.others, 0);
-  const Setting forced("TUTTI_ATTENTION", "plain");
-  const Taken plain = taken(options);
-  EXPECT_EQ(plain.forward.begun + plain.gradient.begun, 0);
-  EXPECT_GT(plain.others, 0);
+  const Setting forced("TUTTI_ATTENTION", "reference");
+  const Taken reference = taken(options);
+  EXPECT_EQ(reference.forward.begun + reference.gradient.begun, 0);
+  EXPECT_GT(reference.others, 0);
 
   const std::string on = (layout.name.empty() ? "one rank" : layout.name) + " on GPUs, ";
   Finding fromHost{"rung 2", on + model.name + ", heads of 64"};
-  Finding fromPlain{"rung 2", on + model.name + ", plain attention"};
+  Finding fromReference{"rung 2", on + model.name + ", reference attention"};
   for (size_t p = 0; p < reference.right.size(); ++p) {
     const auto& right = reference.right[p];
     const auto &one = reference.one.gradients[p], &many = tuned.result.gradients[p];
     const std::string& name = reference.one.names[p];
     const double bound = (name.ends_with("key.bias") ? 4 : 2) * distance<double, float>(right, one);
     fromHost.note(distance<double, float>(right, many), bound, name);
-    fromPlain.note(distance<float, float>(plain.result.gradients[p], many), bound, name);
+    fromReference.note(distance<float, float>(reference.result.gradients[p], many), bound, name);
   }
   expectWithin(fromHost);
-  expectWithin(fromPlain);
-  EXPECT_FALSE(plain.result.gradients == tuned.result.gradients);
+  expectWithin(fromReference);
+  EXPECT_FALSE(reference.result.gradients == tuned.result.gradients);
 }
 
 TEST(TrainingByTensorCores, OfOneRank) {

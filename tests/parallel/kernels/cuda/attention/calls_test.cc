@@ -95,13 +95,14 @@ class AttentionCalls : public testing::Test {
 };
 
 TEST_F(AttentionCalls, TakeTensorCoresWhereOperandsAllow) {
-  const auto plain = forced("plain"), mma = forced("mma"), wgmma = forced("wgmma"),
+  const auto reference = forced("reference"), mma = forced("mma"), wgmma = forced("wgmma"),
              onePass = forced("onepass"), tall = forced("tall");
   CudaKernels chosen(stream_);
   for (const DType type : {kBrain, kHalf}) {
     const Given x = given(type, 100, 64);
     const Results tiled = compute(*mma, x), wide = compute(*wgmma, x), usual = compute(chosen, x),
-                  once = compute(*onePass, x), high = compute(*tall, x), right = compute(*plain, x);
+                  once = compute(*onePass, x), high = compute(*tall, x),
+                  right = compute(*reference, x);
     EXPECT_TRUE(areSame(wide.out, usual.out) && areSame(wide.dQkv, usual.dQkv));
     EXPECT_TRUE(areSame(high.out, once.out) && areSame(high.dQkv, once.dQkv));
     EXPECT_FALSE(areSame(wide.out, tiled.out)) << "tiles have as many keys";
@@ -115,21 +116,21 @@ TEST_F(AttentionCalls, TakeTensorCoresWhereOperandsAllow) {
     }
   }
   for (const Given& x : {given(kFloat, 20, 64), given(kBrain, 20, 40)}) {
-    const Results usual = compute(chosen, x), right = compute(*plain, x);
+    const Results usual = compute(chosen, x), right = compute(*reference, x);
     EXPECT_TRUE(areSame(usual.out, right.out) && areSame(usual.dQkv, right.dQkv)) << x.qkv;
   }
 }
 
 // Rows that begin, or are, 2 bytes from where cp.async and TMA could copy them.
 TEST_F(AttentionCalls, TakeAnyAlignment) {
-  const auto plain = forced("plain"), wgmma = forced("wgmma");
+  const auto reference = forced("reference"), wgmma = forced("wgmma");
   const Tensor rows = random(kBrain, {1, 20, 136}), wide = random(kBrain, {1, 20, 129});
   const Tensor sums = make(kFloat, {1, 2, 20}), out = make(kBrain, {1, 20, 128}),
                again = make(kBrain, {1, 20, 128});
   for (const Tensor& query : {rows.part(2, 1, 128), wide.part(2, 0, 128)}) {
     const Tensor key = rows.part(2, 8, 128);
     wgmma->attentionBlock({query, key, key, out, sums, 2, 2, 0, 0}, arena_);
-    plain->attentionBlock({query, key, key, again, sums, 2, 2, 0, 0}, arena_);
+    reference->attentionBlock({query, key, key, again, sums, 2, 2, 0, 0}, arena_);
     stream_.synchronize();
     EXPECT_TRUE(areSame(out, again)) << query;
   }
@@ -190,7 +191,7 @@ TEST_F(AttentionCalls, BlocksMergeToTheWhole) {
   }
 }
 
-// In float64, by the plain kernels.
+// In float64, by the reference kernels.
 TEST_F(AttentionCalls, ReachesAreTheHosts) {
   CudaKernels kernels(stream_);
   for (const AttentionReach& each :

@@ -10,7 +10,7 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
+constexpr auto kReference = AttentionFamily::Reference, kMma = AttentionFamily::Mma,
                kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent,
                kOnePass = AttentionFamily::OnePass, kTall = AttentionFamily::Tall;
 
@@ -38,29 +38,30 @@ Attention attention(const HeadRows& query, int32_t headWidth = 64) {
 }
 
 TEST(AttentionChoice, IsOfTheGpu) {
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall}) {
-    EXPECT_EQ(attentionOfGpu(75, most), kPlain);
+  for (const AttentionFamily most : {kReference, kMma, kWgmma, kPersistent, kOnePass, kTall}) {
+    EXPECT_EQ(attentionOfGpu(75, most), kReference);
     EXPECT_EQ(attentionOfGpu(90, most), most);
     for (const int capability : {80, 86, 89, 100, 103, 120})
-      EXPECT_EQ(attentionOfGpu(capability, most), most == kPlain ? kPlain : kMma) << capability;
+      EXPECT_EQ(attentionOfGpu(capability, most), most == kReference ? kReference : kMma)
+          << capability;
   }
 }
 
 TEST(AttentionChoice, IsOfTheOperands) {
   const Attention usual = attention(rowsOf(Format::BFloat16));
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall})
+  for (const AttentionFamily most : {kReference, kMma, kWgmma, kPersistent, kOnePass, kTall})
     EXPECT_EQ(attentionOf(usual, most), most);
   for (const int32_t width : {64, 80, 96, 128})
     EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kWgmma);
   for (const int32_t width : {32, 72, 112, 256})
-    EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kPlain);
+    EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kReference);
   for (const HeadRows& query :
        {rowsOf(Format::Float16), rowsOf(Format::Float32), rowsOf(Format::BFloat16, 4104),
         rowsOf(Format::BFloat16, 4096, 1028)})
-    EXPECT_EQ(attentionOf(attention(query), kWgmma), kPlain);
+    EXPECT_EQ(attentionOf(attention(query), kWgmma), kReference);
   Attention results = usual;
   results.out = rowsOf(Format::Float32, 4104);
-  EXPECT_EQ(attentionOf(results, kWgmma), kPlain);
+  EXPECT_EQ(attentionOf(results, kWgmma), kReference);
 }
 
 // A map describes at least one element, and rows that are apart.
@@ -90,7 +91,7 @@ AttentionBackward backward(const Attention& x) {
 // Each gradient by itself: stores of a row are words.
 TEST(AttentionChoice, IsOfTheOperandsOfBackward) {
   const AttentionBackward usual = backward(attention(rowsOf(Format::BFloat16)));
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall})
+  for (const AttentionFamily most : {kReference, kMma, kWgmma, kPersistent, kOnePass, kTall})
     EXPECT_EQ(attentionOf(usual, most), most);
   for (HeadRows AttentionBackward::*const gradient :
        {&AttentionBackward::dQuery, &AttentionBackward::dKey, &AttentionBackward::dValue})
@@ -98,14 +99,14 @@ TEST(AttentionChoice, IsOfTheOperandsOfBackward) {
          {rowsOf(Format::Float32, 4104), rowsOf(Format::Float32, 4096, 1026)}) {
       AttentionBackward x = usual;
       x.*gradient = rows;
-      EXPECT_EQ(attentionOf(x, kWgmma), kPlain);
+      EXPECT_EQ(attentionOf(x, kWgmma), kReference);
     }
   for (HeadRows AttentionBackward::*const factor :
        {&AttentionBackward::dOut, &AttentionBackward::query, &AttentionBackward::key,
         &AttentionBackward::value}) {
     AttentionBackward x = usual;
     x.*factor = rowsOf(Format::BFloat16, 4104);
-    EXPECT_EQ(attentionOf(x, kWgmma), kPlain);
+    EXPECT_EQ(attentionOf(x, kWgmma), kReference);
   }
 }
 

@@ -1,5 +1,5 @@
 // The attention kernels on integers, of which no sum has an error: exactly the keys that each query
-// sees, whatever tiles they lie in. The plain kernels are held to the same.
+// sees, whatever tiles they lie in. The reference kernels are held to the same.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace tutti::parallel::cuda {
 namespace {
 
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
-constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
+constexpr auto kReference = AttentionFamily::Reference, kMma = AttentionFamily::Mma,
                kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent,
                kOnePass = AttentionFamily::OnePass, kTall = AttentionFamily::Tall;
 
@@ -85,7 +85,7 @@ struct Exact {
 std::vector<Exact> cases() {
   std::vector<Exact> all;
   for (const PairSizes& sizes : reaches())
-    all.push_back({sizes, kBrain, {kPlain, kMma, kWgmma, kPersistent, kOnePass}});
+    all.push_back({sizes, kBrain, {kReference, kMma, kWgmma, kPersistent, kOnePass}});
   for (const PairSizes& sizes : longReaches())
     all.push_back({sizes, kBrain, {kWgmma, kPersistent, kOnePass}});
   for (const PairSizes& sizes : shapes())
@@ -93,7 +93,7 @@ std::vector<Exact> cases() {
       all.push_back({sizes, format, {kMma, kWgmma, kOnePass}});
   // Results of 16 bits are rounded once, also where they are added to.
   for (const Format format : {kBrain, kHalf})
-    all.push_back({shapes()[0], format, {kPlain, kMma, kWgmma, kPersistent, kOnePass}, format});
+    all.push_back({shapes()[0], format, {kReference, kMma, kWgmma, kPersistent, kOnePass}, format});
   return all;
 }
 
@@ -178,19 +178,19 @@ Near withinPart(std::vector<double> values, double part) {
 /// 128, 2^-18. Dots, sums of 64 products up to 8, err by 512 d, less than 2^-8, where they are to
 /// cancel exact ones; of that a query's gradient has 4 / 8, a key's, of two heads, 2 * 4 / 8. The
 /// exponent of the backward errs by 2^-15 at most, so that probabilities are 1 in 16 bits.
-/// The plain kernels are not of that kind.
+/// The reference kernels are not of that kind.
 struct OneKeyErrors {
   double out, logSumExp, gradients;
   explicit OneKeyErrors(const HeadsCase& c)
-      : out(c.isPlain() ? 0 : 0x1p-16),
-        logSumExp(c.isPlain() ? 0 : 0x1p-16),
-        gradients(c.isPlain() ? 0 : 0x1p-7) {}
+      : out(c.isReference() ? 0 : 0x1p-16),
+        logSumExp(c.isReference() ? 0 : 0x1p-16),
+        gradients(c.isReference() ? 0 : 0x1p-7) {}
 };
 
 // One key to each query gives its value, whatever the score.
 TEST(AttentionExactly, OneKeyIsAllThereIs) {
   for (const Format format : {kBrain, kHalf})
-    for (const AttentionFamily family : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall}) {
+    for (const AttentionFamily family : {kReference, kMma, kWgmma, kPersistent, kOnePass, kTall}) {
       const PairSizes s{.batch = 2,
                         .queries = 130,
                         .keys = 130,
@@ -219,11 +219,12 @@ TEST(AttentionExactly, OneKeyIsAllThereIs) {
       EXPECT_EQ(x.error(x.dQuery, within(zeros(s.queryCount()), errors.gradients)), "");
       EXPECT_EQ(x.error(x.dKey, within(zeros(s.keyCount()), errors.gradients)), "");
       // The exponential of a difference of two roundings is rounded to 1.
-      EXPECT_EQ(x.error(x.dValue, c.isPlain() ? Near{backward.dValue.values,
-                                                     std::vector<double>(
-                                                         backward.dValue.values.size(), 0x1p-15)}
-                                              : exactly(backward.dValue.values)),
-                "");
+      EXPECT_EQ(
+          x.error(x.dValue, c.isReference()
+                                ? Near{backward.dValue.values,
+                                       std::vector<double>(backward.dValue.values.size(), 0x1p-15)}
+                                : exactly(backward.dValue.values)),
+          "");
     }
 }
 
@@ -275,15 +276,15 @@ void expectSumsOfGradients(const Exact& c, bool ofKeys) {
     x.dOut.set(given.dOut), x.query.set(given.query), x.key.set(given.key);
     x.value.set(given.value), x.out.set(given.out), x.logSumExp.set(given.logSumExp);
     if (!right) right = pairBackward(s, given);
-    const double slack = each.isPlain() ? 0x1p-12 : 0;
+    const double slack = each.isReference() ? 0x1p-12 : 0;
     const Near dQuery = scaled(s, right->dQuery, slack), dKey = scaled(s, right->dKey, slack),
                dValue = exactly(right->dValue.values);
     x.backward(false);
     EXPECT_EQ(x.error(x.dQuery, dQuery), "");
     EXPECT_EQ(x.error(x.dKey, dKey), "");
     EXPECT_EQ(x.error(x.dValue, dValue), "");
-    // One kernel of the plain ones adds to every type, and slowly.
-    const bool isSlow = each.isPlain() && c.results == Format::Float32;
+    // One kernel of the reference ones adds to every type, and slowly.
+    const bool isSlow = each.isReference() && c.results == Format::Float32;
     if (!ofKeys && !isSlow) expectAdded(x, each, dQuery, dKey, dValue);
   }
 }

@@ -19,7 +19,7 @@ double roundingOf(Format format) {
   return format == Format::Float32 ? 0x1p-24 : format == Format::BFloat16 ? 0x1p-8 : 0x1p-11;
 }
 const char* nameOf(AttentionFamily family) {
-  return family == AttentionFamily::Plain        ? "plain "
+  return family == AttentionFamily::Reference    ? "reference "
          : family == AttentionFamily::Mma        ? "mma "
          : family == AttentionFamily::Wgmma      ? "wgmma "
          : family == AttentionFamily::Persistent ? "persistent "
@@ -95,7 +95,7 @@ std::string HeadsCase::describe() const {
 
 // Sums of tensor cores may be truncated, which is twice a rounding to nearest.
 PairRounding HeadsCase::rounding() const {
-  if (isPlain()) return {.step = 0x1p-23};
+  if (isReference()) return {.step = 0x1p-23};
   return {.step = 0x1p-23, .weight = roundingOf(elements), .least = 0x1p-25};
 }
 

@@ -52,7 +52,7 @@ struct HeadsCase {
   Format results = Format::Float32;    ///< of the others
   AttentionFamily family = AttentionFamily::Mma;
   int32_t blocks = 0;  ///< of kernels whose blocks stay; 0: as few as have several tiles each
-  bool isPlain() const { return family == AttentionFamily::Plain; }
+  bool isReference() const { return family == AttentionFamily::Reference; }
   std::string describe() const;
   /// What the kernels round.
   PairRounding rounding() const;

@@ -31,7 +31,7 @@ std::vector<ProductCase> cases() {
                                 .residual = true,
                                 .scale = 0x1p-6},
                    .forced = inSplits(tile, 2)});
-    if (isWgmma(tile)) all.push_back(streamedCase(tile, {1, 1, 9}));
+    if (isWgmma(tile)) all.push_back(vectorizedCase(tile, {1, 1, 9}));
   }
   for (ProductCase& each : all) each.anyNumbers = true;
   return all;

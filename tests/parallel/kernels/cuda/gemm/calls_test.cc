@@ -1,4 +1,4 @@
-// Products through CudaKernels: what the plain kernel gives where both must agree, what the
+// Products through CudaKernels: what the reference kernel gives where both must agree, what the
 // environment says, and memory for partial sums.
 
 #include <cuda_runtime_api.h>
@@ -57,9 +57,10 @@ TEST_F(GemmCalls, GiveThePlainKernelsBitsInFloat32) {
     const bool turnA = which % 2 != 0, turnB = which / 2 % 2 != 0;
     const Tensor a = random(turnA ? Shape{77, 131} : Shape{131, 77}),
                  b = random(turnB ? Shape{140, 77} : Shape{77, 140});
-    const Tensor before = random({131, 140}), plain = make(DType::Float32, {131, 140}),
+    const Tensor before = random({131, 140}), reference = make(DType::Float32, {131, 140}),
                  tuned = make(DType::Float32, {131, 140}), tf32 = make(DType::Float32, {131, 140});
-    for (const Tensor& c : {plain, tuned, tf32}) std::memcpy(c.data, before.data, before.bytes());
+    for (const Tensor& c : {reference, tuned, tf32})
+      std::memcpy(c.data, before.data, before.bytes());
     const Tensor inner = random({131, 140}), bias = random({140});
     const auto args = [&](const Tensor& c) {
       GemmArgs result{.a = a,
@@ -73,27 +74,27 @@ TEST_F(GemmCalls, GiveThePlainKernelsBitsInFloat32) {
             .activation = Activation::GeluBackward, .inner = inner, .bias = bias, .scale = 0.1};
       return result;
     };
-    run("plain", args(plain));
+    run("reference", args(reference));
     run("splits=1", args(tuned));
     run("tf32,splits=1", args(tf32));
-    EXPECT_TRUE(sameBits(plain, tuned)) << which;
-    EXPECT_FALSE(sameBits(plain, tf32)) << which;
+    EXPECT_TRUE(sameBits(reference, tuned)) << which;
+    EXPECT_FALSE(sameBits(reference, tf32)) << which;
   }
 }
 
 TEST_F(GemmCalls, DoWhatTheEnvironmentSays) {
   const Tensor a = random({8, 40}), b = random({40, 8}), c = make(DType::Float32, {8, 8}),
-               plain = make(DType::Float32, {8, 8});
-  run("plain", {.a = a, .b = b, .c = plain});
+               reference = make(DType::Float32, {8, 8});
+  run("reference", {.a = a, .b = b, .c = reference});
   const auto byEnvironment = [&](const char* value) {
     setenv("TUTTI_GEMM", value, 1);
     CudaKernels kernels(stream_);
     kernels.gemm({.a = a, .b = b, .c = c});
     stream_.synchronize();
-    return sameBits(c, plain);
+    return sameBits(c, reference);
   };
   EXPECT_FALSE(byEnvironment("tf32"));
-  EXPECT_TRUE(byEnvironment("plain"));
+  EXPECT_TRUE(byEnvironment("reference"));
   EXPECT_THROW(byEnvironment("fast"), Error);
   unsetenv("TUTTI_GEMM");
 }

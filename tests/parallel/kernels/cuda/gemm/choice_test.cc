@@ -125,7 +125,7 @@ TEST(GemmChoice, IsForcedByWords) {
                           const GemmChip& chip = kHopper) {
     return chooseGemm(shape, allowed, chip, GemmForced::parse(text));
   };
-  EXPECT_EQ(forced("plain").family, GemmFamily::Plain);
+  EXPECT_EQ(forced("reference").family, GemmFamily::Reference);
   EXPECT_EQ(forced("mma").family, GemmFamily::Mma);
   EXPECT_EQ(forced("wgmma,together,columns=128,cluster=1,splits=3"),
             (GemmChoice{GemmFamily::Wgmma, Schedule::Together, 128, 1, 3}));
@@ -135,12 +135,13 @@ TEST(GemmChoice, IsForcedByWords) {
   EXPECT_EQ(forced("wgmma", {.mma = true}).family, GemmFamily::Mma);
   EXPECT_EQ(forced("wgmma", kAll, kAmpere).family, GemmFamily::Mma);
   EXPECT_EQ(forced("wgmma", kAll, {.processors = 148, .capability = 100}).family, GemmFamily::Mma);
-  EXPECT_EQ(forced("mma", kAll, {.processors = 40, .capability = 75}).family, GemmFamily::Plain);
-  EXPECT_EQ(forced("mma", {}).family, GemmFamily::Plain);
+  EXPECT_EQ(forced("mma", kAll, {.processors = 40, .capability = 75}).family,
+            GemmFamily::Reference);
+  EXPECT_EQ(forced("mma", {}).family, GemmFamily::Reference);
   for (const char* const other : {"", "mma", "wgmma"})
     EXPECT_EQ(forced(other, kFloats).family, GemmFamily::Simt);
-  EXPECT_EQ(forced("plain", kFloats).family, GemmFamily::Plain);
-  EXPECT_EQ(forced("plain,tf32", kFloats).family, GemmFamily::Plain);
+  EXPECT_EQ(forced("reference", kFloats).family, GemmFamily::Reference);
+  EXPECT_EQ(forced("reference,tf32", kFloats).family, GemmFamily::Reference);
   EXPECT_EQ(forced("tf32", kFloats).family, GemmFamily::Tf32);
   EXPECT_EQ(forced("tf32", kFloats, {.processors = 40, .capability = 75}).family, GemmFamily::Simt);
   EXPECT_EQ(forced("tf32").family, GemmFamily::Wgmma);
@@ -160,7 +161,7 @@ TEST(GemmChoice, IsSaidInWordsThatForceIt) {
         choice)
         << wordsOf(choice);
   }
-  EXPECT_EQ(GemmForced::parse(wordsOf({})).family, GemmFamily::Plain);
+  EXPECT_EQ(GemmForced::parse(wordsOf({})).family, GemmFamily::Reference);
 }
 
 GemmProduct productOf(int32_t rows, bool isKMajorA, bool isKMajorB) {
@@ -232,12 +233,12 @@ TEST(GemmChoice, OfTheHeadIsOfHowItsRowsLie) {
 TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
   const GemmChoice mma{GemmFamily::Mma, Schedule::Together, 128, 1, 3};
   const std::string text = "# measured\n\n" + lineOf({4096, 768, 3072, false, true, 16, 16}, mma) +
-                           "  # 1 TFLOP/s\n4096 768 3072 tn 16 plain\n";
+                           "  # 1 TFLOP/s\n4096 768 3072 tn 16 reference\n";
   const GemmTable table = GemmTable::parse(text);
   EXPECT_EQ(table.size(), 2u);
   const Gemms gemms(kHopper, {.forced = {}, .table = table});
   EXPECT_EQ(gemms.choose(productOf(4096, true, true)), mma);
-  EXPECT_EQ(gemms.choose(productOf(4096, false, false)).family, GemmFamily::Plain);
+  EXPECT_EQ(gemms.choose(productOf(4096, false, false)).family, GemmFamily::Reference);
   EXPECT_EQ(gemms.choose(productOf(4096, true, false)).family, GemmFamily::Wgmma);
   EXPECT_EQ(gemms.choose(productOf(4097, true, true)).family, GemmFamily::Wgmma);
   GemmProduct toFloat = productOf(4096, true, true);
@@ -266,13 +267,13 @@ TEST(GemmTable, TellsResultsOfFloat32Apart) {
   const std::string ofFloats = lineOf({4096, 768, 3072, true, false, 32, 32}, simt);
   EXPECT_EQ(ofFloats, "4096 768 3072 tn 32 columns=128,splits=2");
   const GemmTable table =
-      GemmTable::parse(line + "\n" + ofFloats + "\n4096 768 3072 tn 16 plain\n");
+      GemmTable::parse(line + "\n" + ofFloats + "\n4096 768 3072 tn 16 reference\n");
   EXPECT_EQ(table.size(), 3u);
   const Gemms gemms(kHopper, {.forced = {}, .table = table});
   GemmProduct product = productOf(4096, false, false);
-  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Plain);
+  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Reference);
   product.accumulate = true;
-  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Plain);
+  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Reference);
   product.c.elements.format = Format::Float32;
   EXPECT_EQ(gemms.choose(product), mma);
   product.accumulate = false;

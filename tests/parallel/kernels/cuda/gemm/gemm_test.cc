@@ -205,7 +205,7 @@ TEST(Gemm, IsNearForAnyNumbers) {
                       tile.family);
 }
 
-TEST(Gemm, KeepsOtherTypesForThePlainKernel) {
+TEST(Gemm, KeepsOtherTypesForTheReferenceKernel) {
   Gemms gemms({.processors = 132, .capability = 90}, {});
   GemmProduct product{.a = {{reinterpret_cast<void*>(256), kBrain}, 8},
                       .b = {{reinterpret_cast<void*>(256), kBrain}, 8},
@@ -219,12 +219,12 @@ TEST(Gemm, KeepsOtherTypesForThePlainKernel) {
   EXPECT_EQ(gemms.choose(product).family, GemmFamily::Wgmma);
   for (int32_t* const size : {&product.rows, &product.columns, &product.depth}) {
     *size = 0;
-    EXPECT_EQ(gemms.choose(product).family, GemmFamily::Plain);
+    EXPECT_EQ(gemms.choose(product).family, GemmFamily::Reference);
     *size = 8;
   }
   for (const Format other : {kFloat, kHalf, Format::Float64}) {
     product.b.elements.format = other;
-    EXPECT_EQ(gemms.choose(product).family, GemmFamily::Plain);
+    EXPECT_EQ(gemms.choose(product).family, GemmFamily::Reference);
   }
   product.a.elements.format = kHalf;
   product.b.elements.format = kHalf;

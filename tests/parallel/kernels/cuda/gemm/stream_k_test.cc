@@ -20,7 +20,7 @@ TEST(StreamK, IsExact) {
   for (const TestedTile& tile : kTiles)
     for (const Units& units : kUnits) {
       if (!isWgmma(tile)) continue;
-      ProductCase of = streamedCase(tile, units);
+      ProductCase of = vectorizedCase(tile, units);
       of.in = typesOf(tile)[which / 4 % 2];
       of.accumulate = which % 3 == 0;
       expectShared(arranged(which++, of));
@@ -35,7 +35,7 @@ TEST(StreamK, IsExactInEveryWay) {
   int which = 0;
   for (const TestedTile& tile : kTiles) {
     if (!isWgmma(tile)) continue;
-    ProductCase of = streamedCase(tile, {1, 5, 3});
+    ProductCase of = vectorizedCase(tile, {1, 5, 3});
     const auto expectBy = [&](OutputWay way, const ProductCase& wanted) {
       EXPECT_EQ(Product(wanted).way(), way);
       expectShared(arranged(which++, wanted));
@@ -58,7 +58,7 @@ TEST(StreamK, IsExactOfBatches) {
   int which = 0;
   for (const TestedTile& tile : kTiles) {
     if (!isWgmma(tile)) continue;
-    ProductCase of = streamedCase(tile, {1, 1, 3});
+    ProductCase of = vectorizedCase(tile, {1, 1, 3});
     of.batch = 5;
     of.sharesB = which % 2 == 0;
     of.epilogue.bias = true;
@@ -69,7 +69,7 @@ TEST(StreamK, IsExactOfBatches) {
 TEST(StreamK, IsNearForAnyNumbers) {
   for (const TestedTile& tile : kTiles) {
     if (!isWgmma(tile)) continue;
-    ProductCase of = streamedCase(tile, {1, 3, 7});
+    ProductCase of = vectorizedCase(tile, {1, 3, 7});
     of.anyNumbers = true;
     expectShared(of);
   }

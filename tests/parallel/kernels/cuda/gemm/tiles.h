@@ -56,7 +56,7 @@ struct Units {
   int32_t rows, columns, steps;
 };
 /// Of a tile for `wgmma`.
-inline ProductCase streamedCase(const TestedTile& tile, const Units& units) {
+inline ProductCase vectorizedCase(const TestedTile& tile, const Units& units) {
   const GemmForced forced = GemmForced::parse(tile.forced);
   return {.rows = kTileRows * forced.cluster * units.rows - 21,
           .columns = forced.columns * units.columns - 40,

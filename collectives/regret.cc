@@ -9,15 +9,15 @@
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
-#include "src/plan/asking.h"
+#include "src/plan/mapped_buffer_policy.h"
 
 namespace tutti::collectives {
 namespace {
 
 using topology::Tuning;
 
-/// As a communicator chooses: asking whatever memory a call has, and once for all blocks up to a
-/// power of two.
+/// As a communicator chooses: mapped_buffer_policy whatever memory a call has, and once for all
+/// blocks up to a power of two.
 Choice choiceFor(const MeasuredCall& call, const Tuning& tuning) {
   plan::CollectiveRequest request = call.request;
   request.mappable = true;
@@ -46,8 +46,9 @@ double timeOf(const MeasuredCall& call, const PlanSpec& spec) {
 
 double timeOf(const MeasuredCall& call, const Choice& choice) {
   if (choice.mapped && call.windows) return timeOf(call, *choice.mapped);
-  const double asking = choice.mapped ? call.askingMicroseconds / plan::Asking::kEvery : 0;
-  return timeOf(call, choice.spec) + asking;
+  const double mapped_buffer_policy =
+      choice.mapped ? call.policyMicroseconds / plan::MappedBufferPolicy::kEvery : 0;
+  return timeOf(call, choice.spec) + mapped_buffer_policy;
 }
 
 /// What is chosen by, beside constants and preferences, and what is the same for all measured calls
@@ -167,10 +168,10 @@ double middleLogarithm(const MeasuredCall& call) {
 MeasuredCall inTheMiddle(const Alike& calls) {
   MeasuredCall all = *calls.front();
   if (all.microseconds.empty()) return all;
-  std::vector<double> middles, asking;
+  std::vector<double> middles, mapped_buffer_policy;
   for (const MeasuredCall* call : calls) {
     middles.push_back(middleLogarithm(*call));
-    asking.push_back(call->askingMicroseconds);
+    mapped_buffer_policy.push_back(call->policyMicroseconds);
   }
   for (auto& [name, time] : all.microseconds) {
     std::vector<double> ratios;
@@ -182,7 +183,7 @@ MeasuredCall inTheMiddle(const Alike& calls) {
     }
     time = std::exp(middleOf(middles) + middleOf(ratios));
   }
-  all.askingMicroseconds = middleOf(asking);
+  all.policyMicroseconds = middleOf(mapped_buffer_policy);
   return all;
 }
 

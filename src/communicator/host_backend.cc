@@ -54,7 +54,8 @@ ReadyChoice& HostBackend::choose(const CallFacts& facts) {
     ready->mapped = std::make_unique<executor::ReadyPlan>(
         executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, rank)});
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
-    if (request.algorithm.empty()) ready->asking = std::make_unique<plan::Asking>();
+    if (request.algorithm.empty())
+      ready->mappedBufferPolicy = std::make_unique<plan::MappedBufferPolicy>();
   }
   base::log(LogLevel::Debug, who_.self(), ": for blocks of up to ", request.blockBytes(),
             " bytes: ", choice.reason);
@@ -102,7 +103,7 @@ executor::Launch HostBackend::launchOf(const Recorder::Entry& entry, Call call,
           .size = who_.size(),
           .plan = &choice.plan,
           .mapped = choice.mapped.get(),
-          .asking = choice.asking.get(),
+          .mappedBufferPolicy = choice.mappedBufferPolicy.get(),
           .windows = &windows_,
           .endpoint = links_.endpoint(),
           .in = call.in,

@@ -33,7 +33,7 @@
 #include "src/communicator/settings.h"
 #include "src/executor/exchange_operation.h"
 #include "src/executor/host_operation.h"
-#include "src/plan/asking.h"
+#include "src/plan/mapped_buffer_policy.h"
 
 namespace tutti::communicator {
 
@@ -41,7 +41,8 @@ namespace tutti::communicator {
 struct ReadyChoice {
   executor::ReadyPlan plan;
   std::unique_ptr<executor::ReadyPlan> mapped;
-  std::unique_ptr<plan::Asking> asking;  ///< null where the caller has named an algorithm
+  std::unique_ptr<plan::MappedBufferPolicy>
+      mappedBufferPolicy;  ///< null where the caller has named an algorithm
   uint64_t hash = 0;
   double microseconds = 0;  ///< predicted, staged
 };

@@ -103,7 +103,8 @@ void HostOperation::begin(Launch launch) {
     sendRings_.resize(rings);
     receiveRings_.resize(rings);
   }
-  if (launch_.mapped && launch_.asking && !launch_.asking->next()) launch_.mapped = nullptr;
+  if (launch_.mapped && launch_.mappedBufferPolicy && !launch_.mappedBufferPolicy->next())
+    launch_.mapped = nullptr;
   if (launch_.mapped)
     prepareEntry();
   else
@@ -266,7 +267,7 @@ Poll HostOperation::poll() {
       return moved ? Poll::Moved : Poll::Idle;
     }
     tuner_.report(storeNs_);
-    if (launch_.mapped && launch_.asking) launch_.asking->found(!refused_);
+    if (launch_.mapped && launch_.mappedBufferPolicy) launch_.mappedBufferPolicy->found(!refused_);
     peerIn_.clear();
     peerOut_.clear();
     return Poll::Done;

@@ -18,8 +18,8 @@
 #include "src/executor/streaming_tuner.h"
 #include "src/executor/zero_copy_sends.h"
 #include "src/numbers/fold.h"
-#include "src/plan/asking.h"
 #include "src/plan/holders.h"
+#include "src/plan/mapped_buffer_policy.h"
 #include "src/plan/plan.h"
 #include "transports/connection.h"
 
@@ -66,7 +66,8 @@ struct Launch {
   int size = 1;
   const ReadyPlan* plan = nullptr;
   const ReadyPlan* mapped = nullptr;  ///< or null
-  plan::Asking* asking = nullptr;     ///< of calls alike; null: each asks for mapped buffers
+  plan::MappedBufferPolicy* mappedBufferPolicy =
+      nullptr;  ///< of calls alike; null: each asks for mapped buffers
   const WindowResolver* windows = nullptr;
   transports::Endpoint* endpoint = nullptr;
   const std::byte* in = nullptr;

@@ -8,7 +8,7 @@
 #include <tutti/error.h>
 #include "collectives/chooser.h"
 #include "src/base/check.h"
-#include "src/plan/asking.h"
+#include "src/plan/mapped_buffer_policy.h"
 #include "tests/support/outcome.h"
 
 namespace tutti::collectives {
@@ -96,10 +96,10 @@ TEST(Regret, OfOrdinaryMemoryCountsWhatAskingTakes) {
   MeasuredCall call{.request = {.count = 1 << 20},
                     .topology = {.ranks = 4, .cores = 4},
                     .windows = false,
-                    .askingMicroseconds = 2};
+                    .policyMicroseconds = 2};
   for (const char* name : {"ring", "one_shot", "two_shot", "recursive", "double_tree"})
     call.microseconds[name] = 10;
-  EXPECT_DOUBLE_EQ(regret(call, {}), 1 + 0.2 / plan::Asking::kEvery);
+  EXPECT_DOUBLE_EQ(regret(call, {}), 1 + 0.2 / plan::MappedBufferPolicy::kEvery);
   Tuning shy;
   shy.entryMicroseconds = 1e5;
   EXPECT_DOUBLE_EQ(regret(call, shy), 1);
@@ -124,14 +124,14 @@ TEST(Merged, HasEachCallOnceWithItsTimesInTheMiddle) {
   MeasuredCall first{.request = {.count = 1},
                      .topology = {.ranks = 4, .cores = 4},
                      .microseconds = {{"ring", 2}, {"one_shot", 4}, {"two_shot", 8}},
-                     .askingMicroseconds = 1};
+                     .policyMicroseconds = 1};
   MeasuredCall again = first, third = first, other = first;
   // Thrice as slow, and one was held up; and one is better by a half, as it is never again.
   again.microseconds = {{"ring", 6}, {"one_shot", 12}, {"two_shot", 240}};
   third.microseconds = {{"ring", 1}, {"one_shot", 4}, {"two_shot", 8}};
   other.topology.cores = 2;
-  again.askingMicroseconds = 3;
-  third.askingMicroseconds = 5;
+  again.policyMicroseconds = 3;
+  third.policyMicroseconds = 5;
   const std::vector<MeasuredCall> calls{first, other, again, third};
   const auto all = merged(calls);
   ASSERT_EQ(all.size(), 2U);
@@ -140,7 +140,7 @@ TEST(Merged, HasEachCallOnceWithItsTimesInTheMiddle) {
   EXPECT_DOUBLE_EQ(all[0].microseconds.at("one_shot"), 4);
   EXPECT_DOUBLE_EQ(all[0].microseconds.at("two_shot"), 8);
   EXPECT_DOUBLE_EQ(all[1].microseconds.at("one_shot"), 4);
-  EXPECT_DOUBLE_EQ(all[0].askingMicroseconds, 3);
+  EXPECT_DOUBLE_EQ(all[0].policyMicroseconds, 3);
   again.microseconds = {{"ring", 8}, {"one_shot", 16}, {"two_shot", 32}};
   const auto two = merged(std::vector{first, again});
   ASSERT_EQ(two.size(), 1U);
@@ -190,13 +190,14 @@ TEST(Fit, PrefersForBothKindsOfMemory) {
   MeasuredCall ordinary{.request = {.count = 1 << 18},
                         .topology = {.ranks = 4, .cores = 4},
                         .windows = false,
-                        .askingMicroseconds = 2.0 * plan::Asking::kEvery};
+                        .policyMicroseconds = 2.0 * plan::MappedBufferPolicy::kEvery};
   for (const char* name : {"ring", "one_shot", "two_shot", "recursive", "double_tree"})
     ordinary.microseconds[name] = 100;
   ordinary.microseconds["one_shot"] = 10;  // which no constants of a machine would foretell
   MeasuredCall window = ordinary;
   window.windows = true;
-  // Asking makes calls on ordinary memory 1.2 times as long in the mean: not worth it for less.
+  // MappedBufferPolicy makes calls on ordinary memory 1.2 times as long in the mean: not worth it
+  // for less.
   for (const double mapped : {5.0, 9.0, 50.0}) {
     window.microseconds["mapped"] = mapped;
     const std::vector<MeasuredCall> calls{window, ordinary};
@@ -214,7 +215,7 @@ TEST(Fit, PrefersForSizesBetweenThose) {
     MeasuredCall call{.request = {.count = large ? 1U << 18 : 1U << 10},
                       .topology = {.ranks = 4, .cores = 4},
                       .windows = false,
-                      .askingMicroseconds = 1e4};
+                      .policyMicroseconds = 1e4};
     for (const char* name : {"ring", "one_shot", "two_shot", "recursive", "double_tree"})
       call.microseconds[name] = 5000;
     call.microseconds["double_tree"] = large ? 1000 : 10;

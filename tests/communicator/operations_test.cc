@@ -17,7 +17,7 @@
 #include "src/communicator/endpoints.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/local.h"
-#include "src/plan/asking.h"
+#include "src/plan/mapped_buffer_policy.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
 #include "tests/support/text.h"
@@ -221,7 +221,8 @@ TEST(Exceptions, InAnOperationFailTheCommunicatorEverywhere) {
 // On streams, too: what calls ask for is decided when their turn comes, not when they are made.
 TEST(MappedBuffers, AreFoundAgainAfterCallsOnOrdinaryMemory) {
   constexpr size_t kCount = 100'000;
-  constexpr int kPatience = plan::Asking::kPatience, kEvery = plan::Asking::kEvery;
+  constexpr int kPatience = plan::MappedBufferPolicy::kPatience,
+                kEvery = plan::MappedBufferPolicy::kEvery;
   auto ranks = Communicator::createLocal(3);
   runRanks(ranks, [&](Communicator& c) {
     Memory in = c.allocate(kCount * 4), out = c.allocate(kCount * 4);

@@ -152,7 +152,7 @@ class SimulatedRun {
     bool done = false;
     const std::byte* at = nullptr;  // where its output is
     std::vector<std::byte> result;  // when done
-    plan::Asking asking;
+    plan::MappedBufferPolicy mappedBufferPolicy;
     size_t call = 0;
     int resolvedBefore = 0;  // by earlier calls
     std::vector<bool> onMapped;
@@ -189,7 +189,7 @@ class SimulatedRun {
                           .size = spec_.ranks,
                           .plan = &rank.plan,
                           .mapped = mapped.empty() ? nullptr : &rank.mapped,
-                          .asking = &rank.asking,
+                          .mappedBufferPolicy = &rank.mappedBufferPolicy,
                           .windows = &rank.windows,
                           .endpoint = rank.endpoint.get(),
                           .in = in,
@@ -431,7 +431,7 @@ TEST(SimulatedDeath, LetsNobodyThroughAnAllReduce) {
 
 // An ordinary buffer is enough to know that nothing is mapped: who has one, or is told of it, is
 // through with its part of the staged plan before rank 3 has come, though not with the operation.
-TEST(SimulatedAsking, WhoRefusesDoesNotWaitForTheOthersAnswers) {
+TEST(SimulatedMappedBufferPolicy, WhoRefusesDoesNotWaitForTheOthersAnswers) {
   int plans = 0;
   for (const auto& spec : allPlans(4)) {
     if (spec.collective != Collective::Scan || spec.algorithm != plan::Algorithm::Ring) continue;
@@ -453,8 +453,9 @@ TEST(SimulatedAsking, WhoRefusesDoesNotWaitForTheOthersAnswers) {
 
 // After kPatience calls on ordinary memory, be it one rank's alone, each kEvery-th call asks, until
 // one finds that all is mapped: all ranks agree on which, however far one is ahead of another.
-TEST(SimulatedAsking, StopsWhereItIsInVainAndFindsMappedBuffersAgain) {
-  constexpr size_t kPatience = plan::Asking::kPatience, kEvery = plan::Asking::kEvery;
+TEST(SimulatedMappedBufferPolicy, StopsWhereItIsInVainAndFindsMappedBuffersAgain) {
+  constexpr size_t kPatience = plan::MappedBufferPolicy::kPatience,
+                   kEvery = plan::MappedBufferPolicy::kEvery;
   std::vector<Mapped> calls;
   std::vector<bool> expected;
   const auto call = [&](bool mapped, bool asks) {

@@ -1,8 +1,8 @@
 #pragma once
 
 // Memory that is there from the beginning, and of which parts are taken and given back without
-// asking CUDA: its own calls may wait for all that runs on a device, and what runs may wait for
-// another rank.
+// mapped_buffer_policy CUDA: its own calls may wait for all that runs on a device, and what runs
+// may wait for another rank.
 
 #include <cstddef>
 #include <memory>

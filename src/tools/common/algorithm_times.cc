@@ -14,8 +14,8 @@
 #include "src/base/env.h"
 #include "src/bootstrap/host_facts.h"
 #include "src/communicator/inspection.h"
-#include "src/plan/asking.h"
 #include "src/plan/hosts.h"
+#include "src/plan/mapped_buffer_policy.h"
 #include "src/tools/common/common_id.h"
 #include "src/tools/perf/perf_call.h"
 
@@ -24,7 +24,7 @@ namespace {
 
 // A turn lasts about so long, and has so many calls.
 constexpr double kTurnUs = 2000;
-// Of the calls that tell what asking takes.
+// Of the calls that tell what mapped_buffer_policy takes.
 constexpr uint64_t kLeastBlock = 8;
 constexpr int64_t kLeastCalls = 3, kMostCalls = 300;
 
@@ -148,7 +148,7 @@ class Contestant {
   /// Agreed on by all ranks.
   void warmUp() {
     // The executor tunes itself by the first calls, and finds whether to ask for mapped buffers.
-    constexpr int kWarmups = plan::Asking::kPatience;
+    constexpr int kWarmups = plan::MappedBufferPolicy::kPatience;
     double last = 0;
     for (int i = 0; i < kWarmups; ++i) {
       const double begin = nowUs();
@@ -261,11 +261,11 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
   return times;
 }
 
-AlgorithmTime AlgorithmTimes::asking(const PerfOptions& options, int turns) {
+AlgorithmTime AlgorithmTimes::mapped_buffer_policy(const PerfOptions& options, int turns) {
   const base::KeptToCore core(place_);
-  AlgorithmTime asking;
+  AlgorithmTime mapped_buffer_policy;
   const auto choice = forcedChoice(collectives::kPreferMapped, c_, options, kLeastBlock);
-  if (!choice) return asking;
+  if (!choice) return mapped_buffer_policy;
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), kLeastBlock);
   Contestant with(sameRanks_, forced_.at(collectives::kPreferMapped), clockAhead_, options, bytes);
   const auto staged = std::ranges::find_if(
@@ -274,8 +274,8 @@ AlgorithmTime AlgorithmTimes::asking(const PerfOptions& options, int turns) {
   with.warmUp();
   without.warmUp();
   for (int i = 0; i < turns; ++i)
-    asking.turns.push_back(std::max(0.0, with.turn() - without.turn()));
-  return asking;
+    mapped_buffer_policy.turns.push_back(std::max(0.0, with.turn() - without.turn()));
+  return mapped_buffer_policy;
 }
 
 }  // namespace tutti::tools

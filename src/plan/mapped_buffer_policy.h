@@ -1,7 +1,8 @@
 #pragma once
 
 // Whether ranks ask each other, before a collective, if all buffers of the call are mapped. Where
-// they are, the call needs no staging; where they are not, asking was in vain, and takes its time.
+// they are, the call needs no staging; where they are not, mapped_buffer_policy was in vain, and
+// takes its time.
 
 #include <cstdint>
 
@@ -11,7 +12,7 @@ namespace tutti::plan {
 /// memory; then each `kEvery`th does, until one finds mapped buffers again. Answers are the same on
 /// all ranks, so that they agree on which calls ask, as long as each counts every such call, in
 /// order.
-class Asking {
+class MappedBufferPolicy {
  public:
   static constexpr uint32_t kPatience = 8, kEvery = 64;
 

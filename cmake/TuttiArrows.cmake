@@ -21,18 +21,18 @@ set(TUTTI_ARROWS
     "transports/p2p       : include/tutti src/base src/device transports"
     "transports/shm       : include/tutti src/base transports"
     "transports/ucx       : include/tutti src/base transports"
-    "src/executor         : include/tutti src/base src/numbers src/device src/plan transports"
-    "src/executor/cuda    : include/tutti src/base src/device src/plan transports transports/p2p"
+    "src/executor/host    : include/tutti src/base src/numbers src/device src/plan transports"
+    "src/executor/kernel  : include/tutti src/base src/device src/plan transports transports/p2p"
     "src/executor/copy    : include/tutti src/base src/device src/plan transports transports/p2p \
-src/executor src/executor/cuda"
+src/executor/host src/executor/kernel"
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/joined transports/p2p transports/shm \
-transports/ucx src/executor src/executor/copy src/executor/cuda"
+transports/ucx src/executor/host src/executor/copy src/executor/kernel"
     "src/nccl             : include/tutti include/tutti-nccl src/base src/numbers src/device src/communicator"
     "src/launch           : include/tutti src/base src/bootstrap"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/joined transports/shm transports/ucx \
-src/executor src/communicator \
+src/executor/host src/communicator \
 src/launch src/tools/plan parallel/tensor parallel/checkpoint parallel/kernels parallel/kernels/dry \
 parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \
 parallel/data parallel/engine parallel/dry parallel/planner parallel/huggingface"

@@ -15,7 +15,7 @@
 
 #include "src/communicator/placement.h"
 #include "src/communicator/recorder.h"
-#include "src/executor/exchange_operation.h"
+#include "src/executor/host/exchange_operation.h"
 #include "src/plan/plan.h"
 
 namespace tutti::communicator {

@@ -21,7 +21,7 @@
 #include <tutti/types.h>
 
 #include "src/base/bytes.h"
-#include "src/executor/exchange_operation.h"
+#include "src/executor/host/exchange_operation.h"
 #include "src/plan/plan.h"
 #include "src/plan/waves.h"
 #include "transports/connection.h"

@@ -31,8 +31,8 @@
 #include "src/communicator/message_types.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/settings.h"
-#include "src/executor/exchange_operation.h"
-#include "src/executor/host_operation.h"
+#include "src/executor/host/exchange_operation.h"
+#include "src/executor/host/host_operation.h"
 #include "src/plan/mapped_buffer_policy.h"
 
 namespace tutti::communicator {

@@ -21,8 +21,8 @@
 #include "src/communicator/placement.h"
 #include "src/communicator/recorder.h"
 #include "src/device/host_stream.h"
-#include "src/executor/exchange_operation.h"
-#include "src/executor/host_operation.h"
+#include "src/executor/host/exchange_operation.h"
+#include "src/executor/host/host_operation.h"
 
 namespace tutti::communicator {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/communicator/gpu.h"
-#include "src/executor/exchange_operation.h"
+#include "src/executor/host/exchange_operation.h"
 
 namespace tutti::communicator {
 

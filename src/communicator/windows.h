@@ -18,7 +18,7 @@
 
 #include "src/base/process.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/executor/host_operation.h"
+#include "src/executor/host/host_operation.h"
 #include "transports/shm/segment.h"
 
 namespace tutti::communicator {

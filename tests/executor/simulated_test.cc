@@ -13,8 +13,8 @@
 
 #include "collectives/algorithms.h"
 #include "src/base/check.h"
-#include "src/executor/exchange_operation.h"
-#include "src/executor/host_operation.h"
+#include "src/executor/host/exchange_operation.h"
+#include "src/executor/host/host_operation.h"
 #include "src/numbers/fill.h"
 #include "src/plan/hosts.h"
 #include "tests/support/leftovers.h"

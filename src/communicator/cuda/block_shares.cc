@@ -4,7 +4,7 @@
 
 namespace tutti::communicator {
 
-SharedBlocks::SharedBlocks(executor::cuda::Residency& residency, int device, uint32_t count)
+SharedBlocks::SharedBlocks(executor::kernel::Residency& residency, int device, uint32_t count)
     : residency_(residency), device_(device), count_(count) {
   residency.reserve(device, count, "whoever takes turns");
 }
@@ -12,7 +12,7 @@ SharedBlocks::SharedBlocks(executor::cuda::Residency& residency, int device, uin
 SharedBlocks::~SharedBlocks() { residency_.release(device_, count_); }
 
 BlockShares& BlockShares::ofProcess() {
-  static executor::cuda::Residency residency;
+  static executor::kernel::Residency residency;
   static BlockShares shares(residency);
   return shares;
 }

@@ -15,7 +15,7 @@
 #include <mutex>
 
 #include "src/communicator/cuda/launch_order.h"
-#include "src/executor/cuda/residency.h"
+#include "src/executor/kernel/residency.h"
 
 namespace tutti::communicator {
 
@@ -28,7 +28,7 @@ constexpr uint32_t wantedBlocks(uint32_t ranks) { return ranks > 1 ? 32 : 16; }
 class SharedBlocks {
  public:
   /// Reserves them; the device is current.
-  SharedBlocks(executor::cuda::Residency& residency, int device, uint32_t count);
+  SharedBlocks(executor::kernel::Residency& residency, int device, uint32_t count);
   ~SharedBlocks();
   SharedBlocks(const SharedBlocks&) = delete;
   SharedBlocks& operator=(const SharedBlocks&) = delete;
@@ -38,7 +38,7 @@ class SharedBlocks {
   LaunchOrder& order() { return order_; }
 
  private:
-  executor::cuda::Residency& residency_;
+  executor::kernel::Residency& residency_;
   const int device_;
   const uint32_t count_;
   std::mutex mutex_;
@@ -55,14 +55,14 @@ struct BlockShare {
 class BlockShares {
  public:
   static BlockShares& ofProcess();
-  explicit BlockShares(executor::cuda::Residency& residency) : residency_(residency) {}
+  explicit BlockShares(executor::kernel::Residency& residency) : residency_(residency) {}
 
   /// The blocks of each of the `ranks` ranks of this process that communicator `group` has on the
   /// device, which is current; the same for all that ask. 0 where nothing is left.
   BlockShare take(uint64_t group, int device, uint32_t ranks, uint32_t wanted);
   /// By each of them that had some, when it is gone, and its part with it.
   void give(uint64_t group, int device);
-  executor::cuda::Residency& residency() { return residency_; }
+  executor::kernel::Residency& residency() { return residency_; }
 
  private:
   struct Share {
@@ -76,7 +76,7 @@ class BlockShares {
   };
   BlockShare newShare(Shares& here, int device, uint32_t ranks, uint32_t wanted);
 
-  executor::cuda::Residency& residency_;
+  executor::kernel::Residency& residency_;
   std::mutex mutex_;
   std::map<int, Shares> shares_;  // by device
 };

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "src/communicator/gpu.h"
-#include "src/executor/cuda/interpreter.h"
+#include "src/executor/kernel/interpreter.h"
 #include "transports/p2p/endpoint.h"
 
 namespace tutti::communicator {
@@ -49,7 +49,7 @@ class GpuEngine {
 /// The endpoint outlives it, and so does the process's residency. `far` leads to the peers that the
 /// endpoint has through the host. `keepsLines`: as wireFor() has it.
 std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
-                                            const executor::cuda::InterpreterOptions& options,
+                                            const executor::kernel::InterpreterOptions& options,
                                             bool keepsLines,
                                             std::unique_ptr<transports::Endpoint> remote);
 /// The endpoint has slots for copies. `streams`: of one call at most.

@@ -113,7 +113,7 @@ CudaSide::CudaSide(const Options& options)
       peers_(static_cast<size_t>(options.size)) {
   peers_[options.rank] = {thisProcess(), options.device.index};
   if (std::ranges::find(options.isRemote, true) != options.isRemote.end())
-    remote_ = options.makeRemote(executor::cuda::remoteLayout(endpoint_->layout()));
+    remote_ = options.makeRemote(executor::kernel::remoteLayout(endpoint_->layout()));
   state_.byCopies = options.byCopies && !remote_;
   if (options.rank == 0) group_ = number_;
 }
@@ -182,7 +182,7 @@ void CudaSide::connectRemote(int peer, const base::Bytes& address, bool reachesG
   peers_[peer].remote = remote_->name(peer);
   endpoint_->connectThroughHost(
       peer, peers_[peer].isDirect ? kLeastDirectBytes : transports::p2p::kNoMessage);
-  executor::cuda::goDirect(*endpoint_, *remote_, peer);
+  executor::kernel::goDirect(*endpoint_, *remote_, peer);
 }
 
 void CudaSide::logWays() const {

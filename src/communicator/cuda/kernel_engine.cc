@@ -9,24 +9,25 @@
 namespace tutti::communicator {
 namespace {
 
-using executor::cuda::DeviceLaunch;
-using executor::cuda::DeviceTransfer;
-using executor::cuda::Interpreter;
+using executor::kernel::DeviceLaunch;
+using executor::kernel::DeviceTransfer;
+using executor::kernel::Interpreter;
 using transports::p2p::Wire;
 
 class KernelPlan final : public GpuPlan {
  public:
-  explicit KernelPlan(std::unique_ptr<executor::cuda::DevicePlan> plan) : plan_(std::move(plan)) {}
-  const executor::cuda::DevicePlan* get() const { return plan_.get(); }
+  explicit KernelPlan(std::unique_ptr<executor::kernel::DevicePlan> plan)
+      : plan_(std::move(plan)) {}
+  const executor::kernel::DevicePlan* get() const { return plan_.get(); }
 
  private:
-  std::unique_ptr<executor::cuda::DevicePlan> plan_;
+  std::unique_ptr<executor::kernel::DevicePlan> plan_;
 };
 
 class KernelEngine final : public GpuEngine {
  public:
   KernelEngine(transports::p2p::Endpoint& endpoint,
-               const executor::cuda::InterpreterOptions& options, bool keepsLines,
+               const executor::kernel::InterpreterOptions& options, bool keepsLines,
                std::unique_ptr<transports::Endpoint> remote)
       : rank_(endpoint.rank()),
         interpreter_(endpoint, BlockShares::ofProcess().residency(), options, std::move(remote)),
@@ -125,7 +126,7 @@ DeviceLaunch KernelEngine::launchOf(const GpuLaunch& rank) const {
 }
 
 bool KernelEngine::mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) const {
-  if (!next.call || calls.size() >= executor::cuda::kMostMergedCalls) return false;
+  if (!next.call || calls.size() >= executor::kernel::kMostMergedCalls) return false;
   return std::ranges::all_of(calls, [&](const GpuLaunch& before) {
     return before.call && before.stream.cuda() == next.stream.cuda() &&
            before.stream.device() == next.stream.device() &&
@@ -161,7 +162,7 @@ void KernelEngine::launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_
 }  // namespace
 
 std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
-                                            const executor::cuda::InterpreterOptions& options,
+                                            const executor::kernel::InterpreterOptions& options,
                                             bool keepsLines,
                                             std::unique_ptr<transports::Endpoint> remote) {
   return std::make_unique<KernelEngine>(endpoint, options, keepsLines, std::move(remote));

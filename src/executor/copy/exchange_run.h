@@ -8,7 +8,7 @@
 
 #include "src/executor/copy/enqueuing.h"
 #include "src/executor/copy/lane.h"
-#include "src/executor/exchange_operation.h"
+#include "src/executor/host/exchange_operation.h"
 
 namespace tutti::executor::copy {
 

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "src/executor/cuda/arguments.h"
+#include "src/executor/kernel/arguments.h"
 
 namespace tutti::executor::copy {
 
@@ -23,7 +23,7 @@ struct FoldArguments {
   uint8_t isAligned;  ///< all operands, to 16 bytes
   uint8_t isTree;     ///< the aligned binary tree over the sources
   uint8_t isRounded;  ///< every addition rounds to the type
-  cuda::Operand operands[kMostOperands];
+  kernel::Operand operands[kMostOperands];
 };
 static_assert(sizeof(FoldArguments) <= 4096, "arguments of a kernel");
 

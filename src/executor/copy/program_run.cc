@@ -179,7 +179,7 @@ void ProgramRun::fold(Lane& lane, const Step& step, const Piece& piece) const {
   for (const Port& port : step.sources)
     if (port.chunks > 0) arguments.operands[next++].isScaled = isScaled(port);
   for (size_t i = 0; i < piece.operands.size(); ++i) {
-    cuda::Operand& operand = arguments.operands[i];
+    kernel::Operand& operand = arguments.operands[i];
     const auto address = reinterpret_cast<uint64_t>(operand.at = piece.operands[i]);
     operand.alignment = address % 16 == 0 ? 16 : address % size == 0 ? size : 1;
     arguments.isAligned &= operand.alignment == 16;

@@ -17,7 +17,7 @@
 #include <tutti/error.h>
 #include "src/executor/copy/program_run.h"
 #include "src/executor/copy/watcher.h"
-#include "src/executor/exchange_operation.h"
+#include "src/executor/host/exchange_operation.h"
 
 namespace tutti::executor::copy {
 

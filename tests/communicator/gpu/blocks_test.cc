@@ -17,7 +17,7 @@
 
 #include "src/communicator/cuda/block_shares.h"
 #include "src/communicator/inspection.h"
-#include "src/executor/cuda/kernels.h"
+#include "src/executor/kernel/kernels.h"
 #include "tests/communicator/gpu/ranks.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
@@ -104,19 +104,19 @@ TEST_F(GpuBlocks, FillADeviceWhenItHoldsNoMore) {
   using transports::p2p::Wire;
   int processors = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
-  std::vector<const void*> kernels{executor::cuda::exchangeAddress()};
+  std::vector<const void*> kernels{executor::kernel::exchangeAddress()};
   for (const Wire wire : {Wire::Simple, Wire::LL, Wire::LL128})
     for (const size_t elementBytes : {1, 2, 4, 8})
-      kernels.push_back(executor::cuda::interpreterAddress(wire, elementBytes));
-  executor::cuda::Residency residency;
+      kernels.push_back(executor::kernel::interpreterAddress(wire, elementBytes));
+  executor::kernel::Residency residency;
   ASSERT_GT(residency.capacity(0), 0U);  // by which the kernels are loaded
   int fewest = INT_MAX;
   for (const void* kernel : kernels) {
     int each = 0;
-    ASSERT_EQ(
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &each, kernel, executor::cuda::kMostThreadsPerBlock, executor::cuda::kMostSharedBytes),
-        cudaSuccess);
+    ASSERT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel,
+                                                            executor::kernel::kMostThreadsPerBlock,
+                                                            executor::kernel::kMostSharedBytes),
+              cudaSuccess);
     fewest = std::min(fewest, each);
   }
   const auto all = static_cast<uint32_t>(fewest * processors);
@@ -132,7 +132,7 @@ TEST_F(GpuBlocks, FillADeviceWhenItHoldsNoMore) {
 
 // As a training has for its axes. On a large device the last has as many as the first.
 TEST_F(GpuBlocks, OfSixCommunicatorsAreAlike) {
-  executor::cuda::Residency residency;
+  executor::kernel::Residency residency;
   BlockShares shares(residency);
   std::vector<uint32_t> blocks;
   for (uint64_t group = 1; group <= 6; ++group)
@@ -142,7 +142,7 @@ TEST_F(GpuBlocks, OfSixCommunicatorsAreAlike) {
 }
 
 TEST_F(GpuBlocks, OfAnyNumberOfCommunicatorsFit) {
-  executor::cuda::Residency residency;
+  executor::kernel::Residency residency;
   const uint32_t capacity = residency.capacity(0);
   for (const uint32_t wanted : {1U, 3U, communicator::wantedBlocks(1), capacity}) {
     BlockShares shares(residency);

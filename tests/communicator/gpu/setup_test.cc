@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "src/communicator/cuda/wires.h"
-#include "src/executor/cuda/kernels.h"
+#include "src/executor/kernel/kernels.h"
 #include "tests/communicator/gpu/ranks.h"
 #include "tests/emulation/runtime/failing_call.h"
 #include "tests/emulation/runtime/peer.h"
@@ -180,7 +180,7 @@ TEST(GpuWires, OfACallAreOfLinesWhereAllDevicesKeepThem) {
     const auto size = static_cast<int>(devices.size());
     Setting s(Communicator::createLocal(size, options), kFloats);
     for (int r = 0; r < size; ++r)
-      EXPECT_EQ(kernelOf(s, r, kFloats).func, executor::cuda::interpreterAddress(wire, 4))
+      EXPECT_EQ(kernelOf(s, r, kFloats).func, executor::kernel::interpreterAddress(wire, 4))
           << "rank " << r << " of " << size;
   };
   expect({0, 1}, Wire::LL128);

@@ -7,7 +7,7 @@
 
 #include "src/executor/copy/stream_executor.h"
 #include "tests/device/cuda_test.h"
-#include "tests/executor/cuda/calls.h"
+#include "tests/executor/kernel/calls.h"
 
 namespace tutti::tests {
 

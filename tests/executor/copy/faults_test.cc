@@ -10,7 +10,7 @@
 #include "src/base/check.h"
 #include "src/base/clock.h"
 #include "tests/executor/copy/copy_ranks.h"
-#include "tests/executor/cuda/failures.h"
+#include "tests/executor/kernel/failures.h"
 
 // What a rank copies after it has given up goes to slots that its peers may read at that moment.
 // Nobody takes it for right, as these tests see; ThreadSanitizer would report it.

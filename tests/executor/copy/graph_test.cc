@@ -4,7 +4,7 @@
 
 #include "collectives/algorithms.h"
 #include "tests/executor/copy/copy_ranks.h"
-#include "tests/executor/cuda/replays.h"
+#include "tests/executor/kernel/replays.h"
 
 namespace tutti::tests {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "tests/executor/copy/copy_ranks.h"
-#include "tests/executor/cuda/hub.h"
+#include "tests/executor/kernel/hub.h"
 
 namespace tutti::tests {
 namespace {

@@ -8,67 +8,67 @@ set(payload "data race [^\n]*(copyChunk|sumAligned|loadMemory|storeMemory|gather
 # ---- Orders of memory. ThreadSanitizer alone sees them, in calls where nothing else orders the same.
 
 mutation(number_of_a_message_is_stored_without_release
-         FILE src/executor/cuda/message_device.cuh
+         FILE src/executor/kernel/message_device.cuh
          FROM [[ptx::stReleaseSys(&header->sequence, message);]]
          TO [[ptx::stRelaxedSys(&header->sequence, message);]]
          SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "data race [^\n]*awaitHeader")
 mutation(number_of_a_message_is_loaded_without_acquire
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[ptx::ldAcquireSys(word) != wanted]]
          TO [[ptx::ldRelaxedSys(word) != wanted]]
          SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "data race [^\n]*awaitHeader")
 mutation(credit_is_stored_without_release
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[ptx::stReleaseSys(link.peerCredit, ]]
          TO [[ptx::stRelaxedSys(link.peerCredit, ]]
          SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "${payload}")
 mutation(credit_or_entry_is_loaded_without_acquire
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[int32_t(ptx::ldAcquireSys(word) - least)]]
          TO [[int32_t(ptx::ldRelaxedSys(word) - least)]]
          SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "${payload}")
 mutation(credit_of_an_exchange_is_stored_without_release
-         FILE src/executor/cuda/exchange_device.cuh
+         FILE src/executor/kernel/exchange_device.cuh
          FROM [[ptx::stReleaseSys(way.link.peerCredit, message);]]
          TO [[ptx::stRelaxedSys(way.link.peerCredit, message);]]
          SANITIZER thread TEST cuda_exchange_test FILTER Exchanges.InACycle*
          SHOWS "${payload}")
 mutation(steps_of_a_lane_are_stored_without_release
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[ptx::stReleaseGpu(lane.rank.progress]]
          TO [[ptx::stRelaxedGpu(lane.rank.progress]]
          SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
          SHOWS "${payload}")
 mutation(steps_of_a_lane_are_loaded_without_acquire
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[ptx::ldAcquireGpu(word)]]
          TO [[ptx::ldRelaxedGpu(word)]]
          SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
          SHOWS "${payload}")
 mutation(last_lane_does_not_acquire_what_the_others_have_read
-         FILE src/executor/cuda/launch_device.cuh
+         FILE src/executor/kernel/launch_device.cuh
          FROM [[ptx::atomAddAcqRelGpu(&rank.words->lanesDone, 1u)]]
          TO [[ptx::atomAddRelaxedGpu(&rank.words->lanesDone, 1u)]]
          SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
          SHOWS "data race [^\n]*((countMessages|interpret)<|cuda::end[(])")
 mutation(end_of_a_call_is_stored_without_release
-         FILE src/executor/cuda/launch_device.cuh
+         FILE src/executor/kernel/launch_device.cuh
          FROM [[ptx::stReleaseGpu(&rank.words->followed,]]
          TO [[ptx::stRelaxedGpu(&rank.words->followed,]]
          SANITIZER thread TEST cuda_launches_test FILTER Wires/Chains.CallsFollowEachOther/0
          SHOWS "data race")
 mutation(end_of_a_call_is_loaded_without_acquire
-         FILE src/executor/cuda/launch_device.cuh
+         FILE src/executor/kernel/launch_device.cuh
          FROM [[ptx::ldAcquireGpu(&rank.words->followed)]]
          TO [[ptx::ldRelaxedGpu(&rank.words->followed)]]
          SANITIZER thread TEST cuda_launches_test FILTER Wires/Chains.CallsFollowEachOther/0
          SHOWS "data race")
 mutation(entry_is_stored_without_release
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[ptx::stReleaseSys(&entry.number, number);]]
          TO [[ptx::stRelaxedSys(&entry.number, number);]]
          SANITIZER thread TEST cuda_launches_test FILTER Wires/Graphs.OfAMappedPlanReplay/0
@@ -89,14 +89,14 @@ mutation(flag_of_a_probe_is_loaded_without_acquire
 # ---- Barriers.
 
 mutation(data_moves_before_the_operands_are_found
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[    lane.sync();
     if (chunk == 0 && lane.shared->stoppedWaiting) return false;]]
          TO [[    if (chunk == 0 && lane.shared->stoppedWaiting) return false;]]
          SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "data race|SEGV")
 mutation(message_is_told_before_all_threads_have_moved_it
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[  lane.sync();
   if (lane.shared->stoppedMoving) return false;
   publish]]
@@ -105,20 +105,20 @@ mutation(message_is_told_before_all_threads_have_moved_it
          SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "data race")
 mutation(message_of_an_exchange_is_told_before_all_threads_have_moved_it
-         FILE src/executor/cuda/exchange_device.cuh
+         FILE src/executor/kernel/exchange_device.cuh
          FROM [[  lane.sync();
   if (lane.shared->stoppedMoving) return false;]]
          TO [[  if (lane.shared->stoppedMoving) return false;]]
          SANITIZER thread TEST cuda_exchange_test FILTER Exchanges.InACycle*
          SHOWS "data race")
 mutation(lane_has_left_a_call_before_all_its_threads_have_counted
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[    if (rank.next != 0) ptx::barSync(1 + group, all.threadsPerLane);  // all have counted
 ]]
          SANITIZER thread TEST cuda_launches_test FILTER Wires/Chains.CallsFollowEachOther/0
          SHOWS "SEGV|data race")
 mutation(lanes_leave_before_they_see_that_their_call_has_ended
-         FILE src/executor/cuda/launch_device.cuh
+         FILE src/executor/kernel/launch_device.cuh
          FROM [[    if (ptx::ldAcquireGpu(&rank.words->followed) != followed) return true;
     if (isStopped) return false;]]
          TO [[    if (isStopped) return false;
@@ -126,37 +126,37 @@ mutation(lanes_leave_before_they_see_that_their_call_has_ended
          TEST cuda_launches_test FILTER Chain.LanesAreLeft*
          SHOWS ", turn [0-9]")
 mutation(lanes_of_exchanges_that_give_up_are_not_counted
-         FILE src/executor/cuda/exchange_device.cuh
+         FILE src/executor/kernel/exchange_device.cuh
          FROM [[    leaveFailed(rank);]]
          TO [[    return;]]
          TEST cuda_exchange_test FILTER Exchanges.OfWhichOneLane*
          SHOWS "calls behind")
 mutation(call_begins_while_lanes_are_in_the_one_before
-         FILE src/executor/cuda/launch_device.cuh
+         FILE src/executor/kernel/launch_device.cuh
          FROM [[ptx::ldAcquireGpu(&rank.words->followed) != followed]]
          TO [[true]]
          TEST cuda_launches_test FILTER Wires/Chains.*
          SHOWS "FAILED  . Wires/Chains")
 mutation(lanes_without_a_part_in_a_call_are_not_waited_for
-         FILE src/executor/cuda/launch_device.cuh
+         FILE src/executor/kernel/launch_device.cuh
          FROM [[return before + 1 == rank.lanes;]]
          TO [[return before + 1 == rank.program->lanes * rank.shape.slices;]]
          TEST cuda_launches_test FILTER Wires/Chains.*
          SHOWS "no progress|FAILED  . Wires/Chains")
 mutation(operands_of_the_next_chunk_are_written_over_those_in_use
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[lane.operands() + chunk % 2 * lane.all.mostPorts]]
          TO [[lane.operands()]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/2
          SHOWS "differs from byte")
 mutation(lanes_share_one_barrier
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[ptx::barSync(1 + group, all.threadsPerLane)]]
          TO [[ptx::barSync(1, all.threadsPerLane)]]
          TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
          SHOWS "deadlock: no thread can go on")
 mutation(warp_does_not_wait_before_it_writes_in_place
-         FILE src/executor/cuda/fold_device.cuh
+         FILE src/executor/kernel/fold_device.cuh
          FROM [[if constexpr (kWire == Wire::LL128) __syncwarp();]]
          TEST cuda_interpreter_test FILTER LL128/Plans.*/1 SEED 1
          SHOWS "differs from byte")
@@ -171,106 +171,106 @@ mutation(flag_of_a_probe_is_raised_before_all_threads_have_written
 # ---- Numbers of messages, credits, slots and flags.
 
 mutation(slot_is_taken_for_free_a_ring_too_early
-         FILE src/executor/cuda/message_device.cuh
+         FILE src/executor/kernel/message_device.cuh
          FROM [[message - lane.all.slotCount]]
          TO [[message - 2 * lane.all.slotCount]]
          TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "differs from byte|no progress")
 mutation(credit_is_not_awaited
-         FILE src/executor/cuda/message_device.cuh
+         FILE src/executor/kernel/message_device.cuh
          FROM [[  if (!awaitAtLeast(lane, credit, message - lane.all.slotCount, peer)) return;]]
          TEST cuda_exchange_test FILTER Exchanges.InACycle*
          SHOWS "differs from byte|no progress")
 mutation(credit_is_not_given_back
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[      ptx::stReleaseSys(link.peerCredit, messageOf(lane, port, link.received));]]
          TO [[      continue;]]
          TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "no progress")
 mutation(credit_is_given_for_a_message_that_has_not_come
-         FILE src/executor/cuda/exchange_device.cuh
+         FILE src/executor/kernel/exchange_device.cuh
          FROM [[ptx::stReleaseSys(way.link.peerCredit, message);]]
          TO [[ptx::stReleaseSys(way.link.peerCredit, message + 1);]]
          SANITIZER thread TEST cuda_exchange_test FILTER Exchanges.InACycle*
          SHOWS "${payload}")
 mutation(half_of_the_slots_are_used
-         FILE src/executor/cuda/message_device.cuh
+         FILE src/executor/kernel/message_device.cuh
          FROM [[(lane.all.slotCount - 1)) * stride]]
          TO [[(lane.all.slotCount / 2 - 1)) * stride]]
          TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
          SHOWS "differs from byte|no progress")
 mutation(rounds_count_one_message_each
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[lane.round * port.perRound]]
          TO [[lane.round]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted*
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(messages_of_one_round_are_counted
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[before.sent + rounds * links[i].sends]]
          TO [[before.sent + links[i].sends]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted*
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(counts_do_not_outlive_the_launch
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[before.received + rounds * links[i].receives]]
          TO [[before.received]]
          TEST cuda_launches_test FILTER Wires/Graphs.OfAStagedPlanReplay/1
          SHOWS "is wrong, seed|no progress|disagree|has given up")
 mutation(messages_of_an_exchange_are_not_counted
-         FILE src/executor/cuda/exchange_device.cuh
+         FILE src/executor/kernel/exchange_device.cuh
          FROM [[    bulk.keep();]]
          TEST cuda_exchange_test FILTER Exchanges.OfAllSizes*
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(flag_has_the_number_of_the_other_direction
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[messageOf(lane, port, isSource ? link.received : link.sent)]]
          TO [[messageOf(lane, port, link.sent)]]
          TEST cuda_interpreter_test FILTER LL/Plans.*/1
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(credits_do_not_wrap
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[int32_t(ptx::ldAcquireSys(word) - least) < 0]]
          TO [[ptx::ldAcquireSys(word) < least]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted*
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(old_flags_of_ll_are_taken
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[first.y == flag && first.w == flag && last.y == flag && last.w == flag]]
          TO [[first.y != 0 && first.w != 0 && last.y != 0 && last.w != 0]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted*
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(one_flag_of_two_is_looked_at
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[first.y == flag && first.w == flag && last.y == flag && last.w == flag]]
          TO [[first.y == flag && last.y == flag]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted* SEED 1
          SHOWS "differs from byte|disagree|has given up")
 mutation(flags_of_the_second_words_are_not_looked_at
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[first.y == flag && first.w == flag && last.y == flag && last.w == flag]]
          TO [[first.y == flag && first.w == flag]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted* SEED 1
          SHOWS "differs from byte|disagree|has given up")
 mutation(any_line_of_a_warp_will_do
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[__all_sync(~0u, !hasFlag]]
          TO [[__any_sync(~0u, !hasFlag]]
          TEST cuda_interpreter_test FILTER LL128/Plans.*/0
          SHOWS "differs from byte")
 mutation(flag_of_a_line_stays_in_the_data
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[if (index % 8 == 7) part.bytes = 8;]]
          TEST cuda_interpreter_test FILTER LL128/Plans.*/0
          SHOWS "differs from byte")
 mutation(second_half_of_a_pack_has_the_flag_before
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[sendWords(to + 16, value.z, value.w, operand.flag);]]
          TO [[sendWords(to + 16, value.z, value.w, operand.flag - 1);]]
          TEST cuda_interpreter_test FILTER LL/Plans.*/0
          SHOWS "no progress")
 mutation(launch_is_never_over
-         FILE src/executor/cuda/launch_device.cuh
+         FILE src/executor/kernel/launch_device.cuh
          FROM [[  rank.words->lanesDone = 0;
   rank.words->completed]]
          TO [[  rank.words->completed]]
@@ -279,7 +279,7 @@ mutation(launch_is_never_over
 
 # ---- Calls that are performed at once.
 
-set(shot FILE src/executor/cuda/one_shot_device.cuh TEST cuda_launches_test)
+set(shot FILE src/executor/kernel/one_shot_device.cuh TEST cuda_launches_test)
 mutation(at_once_a_slot_is_taken_for_free
          ${shot} FROM [[sent - all.slotCount]] TO [[sent - 2 * all.slotCount]]
          FILTER OneShot.WaitsForItsSlot
@@ -295,30 +295,30 @@ mutation(at_once_what_is_discarded_begins
          FILTER OneShotFaults.WhatIsDiscarded*
          SHOWS "Which is|Actual: true")
 mutation(what_is_discarded_begins
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[  if (shared->isOver) return false;]]
          TEST cuda_launches_test FILTER *Faults.WhatIsDiscarded*
          SHOWS "Which is|Actual: true")
 mutation(what_is_discarded_reads_its_scalar
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[readsScalar && !shared->isOver]]
          TO [[readsScalar]]
          TEST cuda_launches_test FILTER ScalarFaults.WhatIsDiscarded*
          SHOWS "Segmentation fault")
 mutation(an_exchange_that_is_discarded_begins
-         FILE src/executor/cuda/exchange_device.cuh
+         FILE src/executor/kernel/exchange_device.cuh
          FROM [[!shared->isOver && runEdges(lane)]]
          TO [[runEdges(lane)]]
          TEST cuda_exchange_test FILTER Exchanges.ThatAreDiscarded*
          SHOWS "Which is|Actual: true|Actual: false")
 mutation(the_word_that_discards_is_not_copied
-         FILE src/executor/cuda/interpreter.cc
+         FILE src/executor/kernel/interpreter.cc
          FROM [[  TUTTI_CUDA(cudaMemcpyAsync(&endpoint_.words()->discarded, stopWord_.data(), sizeof(uint32_t),
                              cudaMemcpyHostToDevice, setup_.get()));]]
          TEST cuda_launches_test FILTER Wires/Faults.WhatIsDiscarded*
          SHOWS "Which is|Actual: true")
 mutation(who_is_over_tells_nobody_who_waits_for_the_next_call
-         FILE src/executor/cuda/launch_device.cuh
+         FILE src/executor/kernel/launch_device.cuh
          FROM [[  ptx::atomCasAcqRelGpu(&rank.words->stop, 0u, uint32_t(StopReason::Aborted));]]
          TEST cuda_launches_test FILTER Wires/Chains.ThatAreDiscarded*
          SHOWS "no progress|timeout")
@@ -383,27 +383,27 @@ mutation(at_once_the_ranks_own_part_has_come
          FILTER OneShot.GivesTheHostsBits
          SHOWS "differs from byte")
 mutation(at_once_averages_are_sums
-         FILE src/executor/cuda/step_device.cuh TEST cuda_launches_test
+         FILE src/executor/kernel/step_device.cuh TEST cuda_launches_test
          FROM [[completes && arithmetic.op == kAvg]] TO [[!completes && arithmetic.op == kAvg]]
          FILTER OneShot.GivesTheHostsBits
          SHOWS "differs from byte")
 mutation(at_once_inputs_that_are_scaled_are_not
-         FILE src/executor/cuda/launch.cc TEST cuda_launches_test
+         FILE src/executor/kernel/launch.cc TEST cuda_launches_test
          FROM [[ && launch.op != ReduceOp::PreMulSum]]
          FILTER OneShot.GivesTheHostsBits
          SHOWS "differs from byte")
 mutation(at_once_rounds_are_one
-         FILE src/executor/cuda/launch.cc TEST cuda_launches_test
+         FILE src/executor/kernel/launch.cc TEST cuda_launches_test
          FROM [[shape.rounds() == 1]] TO [[true]]
          FILTER OneShot.IsForShortCalls*
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(at_once_a_plan_ends_as_it_likes
-         FILE src/executor/cuda/program.cc TEST cuda_launches_test
+         FILE src/executor/kernel/program.cc TEST cuda_launches_test
          FROM [[ && program.lanes[0].steps[1] == fold]]
          FILTER OneShot.MeetsARank*
          SHOWS "isOneShot")
 mutation(at_once_peers_are_on_any_host
-         FILE src/executor/cuda/interpreter.cc TEST cuda_proxy_test
+         FILE src/executor/kernel/interpreter.cc TEST cuda_proxy_test
          FROM [[if (endpoint_.isThroughHost(peer)) plan->isOneShot_ = false;]]
          TO [[continue;]]
          FILTER Sim/RemotePlans.*
@@ -412,36 +412,36 @@ mutation(at_once_peers_are_on_any_host
 # ---- Entries of mapped plans, and lanes that wait for each other.
 
 mutation(entries_are_numbered_from_0
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[const uint32_t number = lane.shared->entries + 1;]]
          TO [[const uint32_t number = lane.shared->entries;]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "differs from byte|disagree|has given up")
 mutation(entries_are_not_counted
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[if (!rank.isOneShot) rank.words->entries += rank.program->maps;]]
          TEST cuda_launches_test FILTER Wires/Graphs.OfAMappedPlanReplay/0
          SHOWS "is wrong, seed|disagree|has given up")
 mutation(there_is_one_entry_for_odd_and_even_numbers
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [=[rank.peers[p].entriesThere[lane.shared->entries % 2]]=]
          TO [=[rank.peers[p].entriesThere[0]]=]
          TEST cuda_launches_test FILTER Wires/Graphs.OfAMappedPlanReplay/0
          SHOWS "no progress")
 mutation(steps_of_earlier_operations_count
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[uint32_t(seen >> 32) == lane.operation && uint32_t(seen) >= steps]]
          TO [[uint32_t(seen) >= steps]]
          SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
          SHOWS "${payload}")
 mutation(lane_waits_for_the_step_before
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[lanes[after.lane].steps + after.step + 1;]]
          TO [[lanes[after.lane].steps + after.step;]]
          TEST cuda_slices_test FILTER Wires/Slices.OfLanes*
          SHOWS "Buffer.back")
 mutation(operations_are_not_counted
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[    rank.words->operation += 1;]]
          SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
          SHOWS "${payload}")
@@ -449,62 +449,62 @@ mutation(operations_are_not_counted
 # ---- Slices, chunks, tails.
 
 mutation(slice_begins_behind_the_chunk
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[min(lane.slice * block.sliceBytes, end - begin)]]
          TO [[lane.slice * block.sliceBytes]]
          TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
          SHOWS "differs from byte|faults|disagree|no progress")
 mutation(slices_share_scratch
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[(uint64_t(chunk) * shape.slices + lane.slice) * shape.sliceBytes]]
          TO [[uint64_t(chunk) * shape.sliceBytes]]
          TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
          SHOWS "differs from byte")
 mutation(tables_are_used_before_they_are_copied
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[lane.sync();
   if (lane.thread == 0 && number == 0) begin]]
          TO [[if (lane.thread == 0 && number == 0) begin]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "Bus error|Segmentation fault|differs from byte|no progress|disagree|has given up")
 mutation(slices_share_links
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[rank.links + lane.slice * rank.linksPerSlice]]
          TO [[rank.links]]
          TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(rounds_of_divided_blocks_overlap
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[(uint64_t{lane.round} * shape.divisions + division)]]
          TO [[(lane.round + division)]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/2
          SHOWS "differs from byte")
 mutation(empty_slice_of_a_transfer_has_bytes
-         FILE src/executor/cuda/exchange_device.cuh
+         FILE src/executor/kernel/exchange_device.cuh
          FROM [[return min(transfer.sliceBytes, transfer.bytes - sliceBegin(lane, transfer));]]
          TO [[return transfer.sliceBytes;]]
          TEST cuda_exchange_test FILTER Exchanges.OfAllSizes*
          SHOWS "differs from byte|faults|beyond")
 mutation(last_pack_is_whole
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[part.bytes = uint32_t(bytes - part.offset);]]
          TO [[part.bytes = 16;]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "differs from byte")
 mutation(last_pack_is_left_out
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[: (bytes + 15) / 16;]]
          TO [[: bytes / 16;]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "differs from byte")
 mutation(tree_in_registers_joins_neighbours_alone
-         FILE src/executor/cuda/fold_device.cuh
+         FILE src/executor/kernel/fold_device.cuh
          FROM [[for (int width = 1; width < kSources; width *= 2)]]
          TO [[for (int width = 1; width < 2; width *= 2)]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/4
          SHOWS "differs from byte")
 mutation(sums_go_on_behind_the_last_pack
-         FILE src/executor/cuda/fold_device.cuh
+         FILE src/executor/kernel/fold_device.cuh
          FROM [[  for (; first + (kPacks - 1) * threads < packs; first += kPacks * threads) {
     uint4 packed[kPacks], next]]
          TO [[  for (; first < packs; first += kPacks * threads) {
@@ -512,7 +512,7 @@ mutation(sums_go_on_behind_the_last_pack
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "differs from byte|Segmentation fault")
 mutation(parts_of_lines_are_taken_for_aligned
-         FILE src/executor/cuda/pack_device.cuh
+         FILE src/executor/kernel/pack_device.cuh
          FROM [[  if (operand.alignment == 16 && part.bytes == 16 && part.offset % 16 == 0)
     return]]
          TO [[  if (operand.alignment == 16 && part.bytes == 16)
@@ -523,13 +523,13 @@ mutation(parts_of_lines_are_taken_for_aligned
 # ---- Peers on other hosts.
 
 mutation(messages_to_other_hosts_go_by_the_launchs_wire
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[return kWire == Wire::Simple || link.leavesHost;]]
          TO [[return kWire == Wire::Simple;]]
          TEST cuda_slices_test FILTER Wires/Uneven.BlocksOfOther*/1
          SHOWS "differs from byte|no progress|has given up|disagree")
 mutation(gaps_in_a_message_do_not_count
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[reach = i * lane.rank.shape.sliceBytes + bytes;]]
          TO [[reach += bytes;]]
          TEST cuda_proxy_test FILTER Remote.ChunksOfOne*
@@ -538,54 +538,54 @@ mutation(gaps_in_a_message_do_not_count
 # ---- Folds.
 
 mutation(trees_are_folded_as_lists
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[fold == StepFold::Canonical && chunk.sourceCount > 2 &&]]
          TO [[fold == StepFold::Canonical && chunk.sourceCount > 99 &&]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/2
          SHOWS "differs from byte")
 mutation(deterministic_sums_are_rounded_once
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[chunk.isRounded = arithmetic.deterministic != 0;]]
          TO [[chunk.isRounded = false;]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
 mutation(partial_sums_are_divided_too
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[completes && arithmetic.op == kAvg]]
          TO [[arithmetic.op == kAvg]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
 mutation(received_sums_are_multiplied_again
-         FILE src/executor/cuda/step_device.cuh
+         FILE src/executor/kernel/step_device.cuh
          FROM [[port.kind == PortKind::Local && port.buffer == PortBuffer::In &&]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
 mutation(scalar_in_memory_is_not_read
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)]]
          TO [[? 1.0]]
          TEST cuda_interpreter_test FILTER Numbers.AreScaledByWhatIsInMemory
          SHOWS "differs from byte")
 mutation(integers_times_one_lose_their_low_bits
-         FILE src/executor/cuda/numbers_device.cuh
+         FILE src/executor/kernel/numbers_device.cuh
          FROM [[return scalar == 1.0 ? x : truncate<Lane>(double(x) * scalar);]]
          TO [[return truncate<Lane>(double(x) * scalar);]]
          TEST cuda_interpreter_test FILTER Numbers.AreScaledByWhatIsInMemory
          SHOWS "differs from byte")
 mutation(reduced_types_are_rounded_each_time
-         FILE src/executor/cuda/fold_device.cuh
+         FILE src/executor/kernel/fold_device.cuh
          FROM [[kSize <= 2 && !chunk.isRounded && isWidened(chunk.type, chunk.op)]]
          TO [[false]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
 mutation(bfloat16_is_cut_off
-         FILE src/executor/cuda/numbers_device.cuh
+         FILE src/executor/kernel/numbers_device.cuh
          FROM [[(bits + ((1u << (F::kShift - 1)) - 1) + (bits >> F::kShift & 1u)) >> F::kShift]]
          TO [[bits >> F::kShift]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
 mutation(halves_are_rounded_up
-         FILE src/executor/cuda/numbers_device.cuh
+         FILE src/executor/kernel/numbers_device.cuh
          FROM [[(moved + ((1u << (F::kShift - 1)) - 1) + (moved >> F::kShift & 1u)) >> F::kShift]]
          TO [[(moved + (1u << (F::kShift - 1))) >> F::kShift]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
@@ -594,77 +594,77 @@ mutation(halves_are_rounded_up
 # ---- Failing.
 
 mutation(fingerprint_is_not_compared
-         FILE src/executor/cuda/message_device.cuh
+         FILE src/executor/kernel/message_device.cuh
          FROM [[theirs.callHash != lane.callHash ||]]
          TEST cuda_launches_test FILTER Wires/Faults.CallsThatDiffer*
          SHOWS "no rank has that error")
 mutation(types_of_transfers_are_not_compared
-         FILE src/executor/cuda/exchange.cc
+         FILE src/executor/kernel/exchange.cc
          FROM [[base::transferKey(transfer.type, ]]
          TO [[base::transferKey(DataType::UInt8, ]]
          TEST cuda_exchange_test FILTER Hosts/ExchangesThatDiffer.*/0
          SHOWS "receives 16 int32 is not in")
 mutation(operation_is_not_compared
-         FILE src/executor/cuda/message_device.cuh
+         FILE src/executor/kernel/message_device.cuh
          FROM [[theirs.operation != lane.operation ||]]
          TEST cuda_launches_test FILTER Wires/Faults.ASkipped*
          SHOWS "no rank has that error")
 mutation(size_of_a_message_is_not_compared
-         FILE src/executor/cuda/message_device.cuh
+         FILE src/executor/kernel/message_device.cuh
          FROM [[theirs.operation != lane.operation ||
       theirs.bytes != bytes]]
          TO [[theirs.operation != lane.operation]]
          TEST cuda_launches_test FILTER Wires/Faults.CountsThatDiffer*
          SHOWS "no rank has that error")
 mutation(entries_are_not_compared
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[if (entry.callHash != lane.callHash || entry.operation != lane.operation)]]
          TO [[if (false)]]
          TEST cuda_launches_test FILTER MappedFaults.*
          SHOWS "ranks.buffer.r..download")
 mutation(buffers_of_ranks_that_have_given_up_are_touched
-         FILE src/executor/cuda/interpreter_device.cuh
+         FILE src/executor/kernel/interpreter_device.cuh
          FROM [[ || hasGivenUp(lane)) break;]]
          TO [[) break;]]
          TEST cuda_launches_test FILTER MappedFaults.*
          SHOWS "ranks.buffer.0..download")
 mutation(stop_word_is_not_looked_at
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[ptx::ldRelaxedSys(lane.rank.stopWord); word != 0]]
          TO [[0; word != 0]]
          TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
          SHOWS "no progress")
 mutation(poison_is_not_looked_at
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[ptx::ldRelaxedSys(&words->poison); from != 0]]
          TO [[0; from != 0]]
          TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
          SHOWS "no progress")
 mutation(peers_are_not_poisoned
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[if (rank.peers[p].poison != nullptr)]]
          TO [[if (false)]]
          TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
          SHOWS "no progress")
 mutation(poison_of_rank_0_is_nothing
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[rank.rank + 1);]]
          TO [[rank.rank);]]
          TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
          SHOWS "no progress")
 mutation(lanes_do_not_look_whether_another_has_given_up
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[if (ptx::ldRelaxedGpu(&words->stop) != 0) return lane.hasFailed = true;]]
          TEST cuda_slices_test FILTER Wires/Slices.AllEnd*
          SHOWS "no progress")
 mutation(clock_is_not_looked_at
-         FILE src/executor/cuda/wait_device.cuh
+         FILE src/executor/kernel/wait_device.cuh
          FROM [[if (ptx::globalTimer() - lane.shared->began > lane.all.deadlineNs)]]
          TO [[if (false)]]
          TEST cuda_launches_test FILTER Wires/Faults.NoWait*
          SHOWS "no progress")
 mutation(lane_goes_on_when_a_thread_has_stopped_waiting
-         FILE src/executor/cuda/exchange_device.cuh
+         FILE src/executor/kernel/exchange_device.cuh
          FROM [[  if (lane.hasFailed) atomicExch(&lane.shared->stoppedWaiting, 1u);]]
          TEST cuda_exchange_test FILTER Hosts/ExchangesThatDiffer.*/0
          SHOWS "something was delivered")
@@ -817,7 +817,7 @@ mutation(streams_wait_for_equal_words
 
 # The emulation loads a kernel too when it is asked how many blocks of it there is room for.
 mutation(kernels_of_calls_are_not_loaded_at_set_up
-         FILE src/executor/cuda/residency.cc
+         FILE src/executor/kernel/residency.cc
          FROM [[    device::loadKernels({&loaded, 1}, device);
     int each = 0;
     TUTTI_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, kMostThreadsPerBlock,

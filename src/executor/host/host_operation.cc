@@ -1,0 +1,485 @@
+#include "src/executor/host/host_operation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "src/base/check.h"
+#include "src/base/transfer_key.h"
+#include "src/numbers/element.h"
+#include "src/numbers/fold_by.h"
+
+namespace tutti::executor {
+
+using plan::Buffer;
+using plan::Fold;
+using plan::Lane;
+using plan::Port;
+using plan::Step;
+using transports::SlotHeader;
+
+namespace {
+
+using Time = std::chrono::steady_clock::time_point;
+
+// Bytes that one poll moves at most, so that aborts and other operations are seen to.
+constexpr uint64_t kPieceBytes = 1 << 20;
+
+/// An operation that is in a reduction of the caller's own, on this thread.
+struct Combining {
+  explicit Combining(const HostOperation& its) : operation(its), outer(innermost) {
+    innermost = this;
+  }
+  ~Combining() { innermost = outer; }
+  Combining(const Combining&) = delete;
+  Combining& operator=(const Combining&) = delete;
+
+  const HostOperation& operation;
+  const Combining* const outer;  // which has called what calls this one
+  static inline thread_local const Combining* innermost = nullptr;
+};
+
+/// Calls what the caller gave. Whatever it throws is his error, but for want of memory.
+void combineBy(const Reduction& reduction, const void* in, void* inout, size_t count) {
+  try {
+    return reduction.function()(in, inout, count);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    base::fail(ErrorCode::InvalidArgument, "the reduction ", reduction.name(),
+               " threw: ", error.what());
+  } catch (...) {
+    base::fail(ErrorCode::InvalidArgument, "the reduction ", reduction.name(),
+               " threw what is no std::exception");
+  }
+}
+
+bool isReduced(DataType type) {
+  return type == DataType::Float16 || type == DataType::BFloat16 || type == DataType::Float8E4M3 ||
+         type == DataType::Float8E5M2;
+}
+
+// In deterministic mode every addition rounds to the type, so that the expression alone decides the
+// bits, however it is spread over steps. Otherwise reduced types are accumulated in float32, rank
+// by rank.
+numbers::FoldOrder foldOrder(const Step& step, DataType type, bool deterministic) {
+  const bool tree = step.fold == Fold::Canonical;
+  if (deterministic)
+    return tree ? numbers::FoldOrder::Canonical : numbers::FoldOrder::ListedRounded;
+  return tree && !isReduced(type) ? numbers::FoldOrder::Canonical : numbers::FoldOrder::Listed;
+}
+
+bool hasChannel(const std::vector<Port>& ports) {
+  return std::any_of(ports.begin(), ports.end(),
+                     [](const Port& p) { return p.kind == Port::Kind::Channel; });
+}
+
+bool isMapped(const EntryRecord& entry) {
+  return entry.in.window != WindowPlace::kNone && entry.out.window != WindowPlace::kNone;
+}
+
+}  // namespace
+
+ReadyPlan zeroCopyPlan(const plan::PlanSpec& spec, plan::Program program, int rank) {
+  ReadyPlan plan{spec, std::move(program)};
+  plan.holders = plan::holdersOf(spec, plan.program, rank, false);
+  plan.holdersInPlace = plan::holdersOf(spec, plan.program, rank, true);
+  return plan;
+}
+
+void HostOperation::begin(Launch launch) {
+  launch_ = std::move(launch);
+  if (launch_.scalarAt && launch_.count > 0)
+    launch_.scalar = numbers::elementAt(launch_.type, launch_.scalarAt);
+  userBytes_ = launch_.count * sizeOf(launch_.type);
+  active_ = nullptr;
+  waitingFor_ = -1;
+  bytesReceived_ = 0;
+  entriesToSend_ = entriesToReceive_ = 0;
+  if (launch_.endpoint && sendRings_.empty()) {
+    const size_t rings = static_cast<size_t>(launch_.endpoint->layout().channels * launch_.size);
+    sendRings_.resize(rings);
+    receiveRings_.resize(rings);
+  }
+  if (launch_.mapped && launch_.mappedBufferPolicy && !launch_.mappedBufferPolicy->next())
+    launch_.mapped = nullptr;
+  if (launch_.mapped)
+    prepareEntry();
+  else
+    start(*launch_.plan);
+}
+
+transports::SendRing& HostOperation::sendRing(int peer, int channel) {
+  auto*& ring = sendRings_[static_cast<size_t>(channel * launch_.size + peer)];
+  if (!ring) ring = &launch_.endpoint->sendRing(peer, channel);
+  return *ring;
+}
+
+transports::ReceiveRing& HostOperation::receiveRing(int peer, int channel) {
+  auto*& ring = receiveRings_[static_cast<size_t>(channel * launch_.size + peer)];
+  if (!ring) ring = &launch_.endpoint->receiveRing(peer, channel);
+  return *ring;
+}
+
+uint64_t HostOperation::bufferBytes(const plan::PlanSpec& spec, Buffer buffer) const {
+  if (!launch_.blocks) return userBytes_ * plan::blocksOf(spec, buffer);
+  if (plan::blocksOf(spec, buffer) == 1) return (*launch_.blocks)[launch_.rank].bytes;
+  return plan::endOf(*launch_.blocks);
+}
+
+// One buffer may be a block of the other.
+bool HostOperation::isInPlace(const plan::PlanSpec& spec) const {
+  return launch_.in < launch_.out + bufferBytes(spec, Buffer::Out) &&
+         launch_.out < launch_.in + bufferBytes(spec, Buffer::In);
+}
+
+void HostOperation::prepareEntry() {
+  entrySent_.assign(launch_.size, false);
+  entryReceived_.assign(launch_.size, false);
+  entries_.assign(launch_.size, {});
+  entriesToSend_ = entriesToReceive_ = launch_.size - 1;
+  const plan::PlanSpec& spec = launch_.mapped->spec;
+  const bool inPlace = launch_.in == launch_.out && launch_.count > 0;
+  const auto place = [&](bool touched, const void* data, Buffer buffer) -> WindowPlace {
+    if (inPlace && !spec.inPlaceSafe) return {WindowPlace::kNone, 0};
+    if (!touched || !plan::isGiven(spec, buffer, launch_.rank)) return {WindowPlace::kUnused, 0};
+    return launch_.windows->locate(data, bufferBytes(spec, buffer));
+  };
+  entries_[launch_.rank] = {place(spec.mapped.in, launch_.in, Buffer::In),
+                            place(spec.mapped.out, launch_.out, Buffer::Out)};
+  refused_ = !isMapped(entries_[launch_.rank]);
+}
+
+void HostOperation::start(const ReadyPlan& plan) {
+  active_ = &plan;
+  streaming_ = tuner_.choose(userBytes_, launch_.mapped == &plan);
+  storeNs_ = 0;
+  holders_ = nullptr;
+  if (!plan.holders.empty() && userBytes_ >= ZeroCopySends::kLeastBytes)
+    holders_ = isInPlace(plan.spec) ? &plan.holdersInPlace : &plan.holders;
+  zeroCopySends_.forget();
+  if (launch_.endpoint) {
+    const auto slots = static_cast<int>(launch_.endpoint->layout().slotCount);
+    TUTTI_ASSERT(plan.spec.minSlots <= slots, "a plan for channels of ", plan.spec.minSlots,
+                 " slots on channels of ", slots);
+  }
+  const size_t slotBytes = launch_.endpoint ? launch_.endpoint->layout().slotBytes : SIZE_MAX / 2;
+  if (launch_.blocks)
+    shape_.emplace(plan.spec, *launch_.blocks, launch_.rank, slotBytes);
+  else
+    shape_.emplace(plan.spec, launch_.count, sizeOf(launch_.type), slotBytes);
+  lanes_.assign(plan.program.lanes.size(), {});
+  lanesLeft_ = 0;
+  for (const Lane& lane : plan.program.lanes) {
+    TUTTI_ASSERT(!launch_.endpoint || lane.channel < launch_.endpoint->layout().channels,
+                 "a lane on channel ", lane.channel, " of ", launch_.endpoint->layout().channels);
+    lanesLeft_ += lane.steps.empty() ? 0 : 1;
+  }
+  if (launch_.scratch && launch_.scratch->size() < shape_->scratchBytes())
+    launch_.scratch->resize(shape_->scratchBytes());
+}
+
+bool HostOperation::enter() {
+  bool moved = false;
+  for (int offset = 1; offset < launch_.size; ++offset) {
+    const int to = (launch_.rank + offset) % launch_.size;
+    if (entrySent_[to]) continue;
+    auto& ring = sendRing(to, entryChannel());
+    if (!ring.ready()) {
+      waitingFor_ = to;
+      continue;
+    }
+    std::memcpy(ring.payload(sizeof(EntryRecord)), &entries_[launch_.rank], sizeof(EntryRecord));
+    ring.publish(launch_.callHash, launch_.operation, sizeof(EntryRecord));
+    entrySent_[to] = true;
+    --entriesToSend_;
+    moved = true;
+  }
+  for (int offset = 1; offset < launch_.size; ++offset) {
+    const int from = (launch_.rank + launch_.size - offset) % launch_.size;
+    if (entryReceived_[from]) continue;
+    auto& ring = receiveRing(from, entryChannel());
+    if (!ring.ready()) {
+      waitingFor_ = from;
+      continue;
+    }
+    checkHeader(from, *ring.slot(), sizeof(EntryRecord));
+    std::memcpy(&entries_[from], ring.payload(), sizeof(EntryRecord));
+    ring.release();
+    entryReceived_[from] = true;
+    refused_ |= !isMapped(entries_[from]);
+    --entriesToReceive_;
+    moved = true;
+  }
+  return moved;
+}
+
+// A rank gives a window back in the middle of an operation when the operation has failed there. The
+// failure is on its way to this rank, which waits for it.
+bool HostOperation::startMapped() {
+  bool found = true;
+  const auto resolve = [&](int peer, WindowPlace place) -> std::shared_ptr<std::byte> {
+    if (place.window == WindowPlace::kUnused || peer == launch_.rank) return nullptr;
+    auto data = launch_.windows->resolve(peer, place);
+    if (!data) {
+      waitingFor_ = peer;
+      found = false;
+    }
+    return data;
+  };
+  peerIn_.clear();
+  peerOut_.clear();
+  for (int peer = 0; peer < launch_.size; ++peer) {
+    peerIn_.push_back(resolve(peer, entries_[peer].in));
+    peerOut_.push_back(resolve(peer, entries_[peer].out));
+  }
+  if (found) start(*launch_.mapped);
+  return found;
+}
+
+// All ranks choose alike: one record that refuses is seen by all of them. Who has seen one, be it
+// its own, need not wait for the others.
+bool HostOperation::choose() {
+  if (refused_ && entriesToSend_ == 0) {
+    start(*launch_.plan);
+    return true;
+  }
+  return !refused_ && entriesToSend_ + entriesToReceive_ == 0 && startMapped();
+}
+
+bool HostOperation::combinesHere() const {
+  for (const Combining* c = Combining::innermost; c; c = c->outer)
+    if (&c->operation == this) return true;
+  return false;
+}
+
+Poll HostOperation::poll() {
+  bool moved = entriesToSend_ + entriesToReceive_ > 0 && enter();
+  if (!active_ && !choose()) return moved ? Poll::Moved : Poll::Idle;
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
+  if (lanesLeft_ == 0) {
+    if (launch_.endpoint) launch_.endpoint->flush();
+    if (entriesToReceive_ > 0) return moved ? Poll::Moved : Poll::Idle;
+    if (!zeroCopySends_.completed()) {
+      waitingFor_ = zeroCopySends_.peer();
+      return moved ? Poll::Moved : Poll::Idle;
+    }
+    tuner_.report(storeNs_);
+    if (launch_.mapped && launch_.mappedBufferPolicy) launch_.mappedBufferPolicy->found(!refused_);
+    peerIn_.clear();
+    peerOut_.clear();
+    return Poll::Done;
+  }
+  return moved ? Poll::Moved : Poll::Idle;
+}
+
+bool HostOperation::runLane(size_t index) {
+  const Lane& lane = active_->program.lanes[index];
+  LaneState& state = lanes_[index];
+  if (state.step == lane.steps.size()) return false;  // done, or empty
+  const Step& step = lane.steps[state.step];
+  if (!dependenciesDone(step, state) || !channelsReady(lane, step, state)) return false;
+  holder_ = holders_ ? holderOf(step, index, state) : nullptr;
+  if (execute(lane, step, state)) advance(lane, state);
+  return true;
+}
+
+bool HostOperation::dependenciesDone(const Step& step, const LaneState& state) const {
+  return std::all_of(step.after.begin(), step.after.end(), [&](const plan::Dependency& d) {
+    const LaneState& other = lanes_[d.lane];
+    return other.round > state.round || (other.round == state.round && other.step > d.step);
+  });
+}
+
+bool HostOperation::channelsReady(const Lane& lane, const Step& step, const LaneState& state) {
+  for (const Port& port : step.sources) {
+    if (port.kind != Port::Kind::Channel) continue;
+    auto& ring = receiveRing(port.rank, lane.channel);
+    const bool behindEntry =
+        entriesToReceive_ > 0 && lane.channel == entryChannel() && !entryReceived_[port.rank];
+    if (behindEntry || !ring.ready()) {
+      waitingFor_ = port.rank;
+      return false;
+    }
+    checkHeader(port.rank, *ring.slot(), messageBytes(port, state.round));
+  }
+  for (const Port& port : step.targets) {
+    if (port.kind != Port::Kind::Channel) continue;
+    if (!sendRing(port.rank, lane.channel).ready()) {
+      waitingFor_ = port.rank;
+      return false;
+    }
+  }
+  return true;
+}
+
+// Where the step's message lies in one piece in the user's memory, or will when the step is done;
+// null where it has to be put into slots.
+const std::byte* HostOperation::holderOf(const Step& step, size_t lane,
+                                         const LaneState& state) const {
+  const auto& port = (*holders_)[lane][state.step];
+  if (!port || messageBytes(*port, state.round) < ZeroCopySends::kLeastBytes) return nullptr;
+  const bool isSource = std::ranges::find(step.targets, *port) == step.targets.end();
+  const bool scaled =
+      launch_.op == ReduceOp::PreMulSum && plan::isReduction(active_->spec.collective);
+  if (isSource && scaled) return nullptr;
+  const plan::Extent first = shape_->extent(port->buffer, port->chunk, state.round);
+  uint64_t end = first.offset + first.bytes;
+  for (uint32_t i = 1; i < port->chunks; ++i) {
+    const plan::Extent extent = shape_->extent(port->buffer, port->chunk + i, state.round);
+    if (extent.bytes > 0 && extent.offset != end) return nullptr;
+    end += extent.bytes;
+  }
+  return base(*port) + first.offset;
+}
+
+bool HostOperation::isZeroCopy(const Lane& lane, const Port& port) {
+  return holder_ && port.kind == Port::Kind::Channel && port.chunks > 0 &&
+         sendRing(port.rank, lane.channel).canZeroCopy();
+}
+
+uint64_t HostOperation::messageBytes(const Port& port, int64_t round) const {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < port.chunks; ++i) bytes += shape_->chunkBytes(port, i, round);
+  return bytes;
+}
+
+void HostOperation::checkHeader(int peer, const SlotHeader& header, uint64_t expectedBytes) const {
+  if ((header.callHash & base::kExchangeBit) != 0)
+    base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", launch_.rank,
+               " is in a collective, and rank ", peer, " sends ",
+               base::describeTransfer(base::transferKey(header.callHash, header.operation)),
+               ", which are to be received");
+  if (header.callHash != launch_.callHash || header.operation != launch_.operation)
+    throw MismatchSeen{peer, header.callHash, header.operation, header.bytes};
+  TUTTI_ASSERT(header.bytes == expectedBytes, "rank ", launch_.rank, " got ", header.bytes,
+               " bytes from rank ", peer, " where its plan expects ", expectedBytes);
+}
+
+std::byte* HostOperation::base(const Port& port) const {
+  if (port.kind == Port::Kind::Mapped && port.rank != launch_.rank)
+    return port.buffer == Buffer::In ? peerIn_[port.rank].get() : peerOut_[port.rank].get();
+  switch (port.buffer) {
+    case Buffer::In: return const_cast<std::byte*>(launch_.in);
+    case Buffer::Out: return launch_.out;
+    case Buffer::Scratch: return launch_.scratch->data();
+  }
+  return nullptr;
+}
+
+// Where byte `offset` of the message or of chunk `piece.chunk` lies for one port.
+std::byte* HostOperation::address(const Lane& lane, const Port& port, const Piece& piece,
+                                  bool asTarget) {
+  if (port.kind == Port::Kind::Channel) {
+    std::byte* payload = asTarget ? sendRing(port.rank, lane.channel).payload(piece.messageBytes)
+                                  : receiveRing(port.rank, lane.channel).payload();
+    return payload + piece.chunkStart + piece.offset;
+  }
+  const plan::Extent extent = shape_->extent(port.buffer, port.chunk + piece.chunk, piece.round);
+  return base(port) + extent.offset + piece.offset;
+}
+
+void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& piece) {
+  const bool contributes = plan::isReduction(active_->spec.collective);
+  const bool premultiplies = contributes && launch_.op == ReduceOp::PreMulSum;
+  sources_.clear();
+  targets_.clear();
+  premultiply_.clear();
+  bool toUser = userBytes_ >= StreamingTuner::kLeastBytes;
+  for (const Port& port : step.sources) {
+    if (port.chunks == 0) continue;
+    sources_.push_back(address(lane, port, piece, false));
+    const bool input = port.kind == Port::Kind::Local && port.buffer == Buffer::In;
+    if (premultiplies) premultiply_.push_back(input ? launch_.scalar : 1.0);
+  }
+  for (const Port& port : step.targets) {
+    if (port.chunks == 0) continue;
+    if (!isZeroCopy(lane, port)) targets_.push_back(address(lane, port, piece, true));
+    toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
+  }
+  if (targets_.empty()) return;
+  const uint64_t count = piece.bytes / sizeOf(launch_.type);
+  if (launch_.reduction && sources_.size() > 1) {
+    const bool tree = launch_.canonical && step.fold == Fold::Canonical;
+    const auto combine = [this](const void* in, void* inout, size_t n) {
+      const Combining here(*this);
+      combineBy(launch_.reduction, in, inout, n);
+    };
+    return numbers::foldBy(combine, sizeOf(launch_.type), tree, sources_, targets_, count);
+  }
+  const auto begin = toUser ? std::chrono::steady_clock::now() : Time();
+  numbers::fold({.type = launch_.type,
+                 .op = launch_.op,
+                 .order = foldOrder(step, launch_.type, launch_.canonical),
+                 .sources = sources_,
+                 .targets = targets_,
+                 .count = count,
+                 .premultiply = premultiply_,
+                 .divideBy = step.completes && launch_.op == ReduceOp::Avg ? launch_.size : 1,
+                 .streaming = toUser && streaming_});
+  if (toUser) storeNs_ += static_cast<uint64_t>((std::chrono::steady_clock::now() - begin).count());
+}
+
+// Folds all of a step that has channels (its message fits a slot), or the next piece of one that
+// has none. Returns true when the step's data are complete.
+bool HostOperation::foldData(const Lane& lane, const Step& step, LaneState& state) {
+  const auto port = std::find_if(step.targets.begin(), step.targets.end(),
+                                 [](const Port& p) { return p.chunks > 0; });
+  if (port == step.targets.end()) return true;
+  const bool channels = hasChannel(step.sources) || hasChannel(step.targets);
+  const uint64_t total = messageBytes(*port, state.round);
+  const uint64_t begin = state.pieceOffset;
+  const uint64_t end = channels ? total : std::min(total, begin + kPieceBytes);
+  uint64_t chunkStart = 0;
+  for (uint32_t i = 0; i < port->chunks && chunkStart < end; ++i) {
+    const uint64_t chunkEnd = chunkStart + shape_->chunkBytes(*port, i, state.round);
+    const uint64_t from = std::max(begin, chunkStart), to = std::min(end, chunkEnd);
+    if (from < to)
+      foldPiece(lane, step,
+                {.chunk = i,
+                 .round = state.round,
+                 .messageBytes = total,
+                 .chunkStart = chunkStart,
+                 .offset = from - chunkStart,
+                 .bytes = to - from});
+    chunkStart = chunkEnd;
+  }
+  state.pieceOffset = end;
+  return end == total;
+}
+
+bool HostOperation::execute(const Lane& lane, const Step& step, LaneState& state) {
+  if (!foldData(lane, step, state)) return false;
+  for (const Port& port : step.targets) {
+    if (port.kind != Port::Kind::Channel) continue;
+    const auto bytes = static_cast<uint32_t>(messageBytes(port, state.round));
+    auto& ring = sendRing(port.rank, lane.channel);
+    if (isZeroCopy(lane, port))
+      zeroCopySends_.publishZeroCopy(port.rank, ring, holder_, launch_.callHash, launch_.operation,
+                                     bytes);
+    else
+      ring.publish(launch_.callHash, launch_.operation, bytes);
+  }
+  for (const Port& port : step.sources) {
+    if (port.kind != Port::Kind::Channel) continue;
+    auto& ring = receiveRing(port.rank, lane.channel);
+    bytesReceived_ += ring.slot()->bytes;
+    ring.release();
+  }
+  return true;
+}
+
+void HostOperation::advance(const Lane& lane, LaneState& state) {
+  state.pieceOffset = 0;
+  if (++state.step < lane.steps.size()) return;
+  if (state.round + 1 < shape_->rounds()) {
+    state.step = 0;
+    ++state.round;
+  } else {
+    --lanesLeft_;
+  }
+}
+
+}  // namespace tutti::executor

@@ -99,7 +99,7 @@ const plan::FlatPlan& keptFlatPlan(const AlgorithmInfo& info, const PlanSpec& sp
   return kept.emplace(hash, std::pair(spec, flatPlan(info, spec)))->second.second;
 }
 
-double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shape& shape,
+double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::PlanShape& shape,
                const Rates& rates, const HostLinks& links) {
   const auto walk = [&](const plan::FlatPlan& flat) {
     return walkMicroseconds(flat, rates.steps, links, static_cast<double>(shape.chunkBytes(0, 0)),
@@ -112,7 +112,7 @@ double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shap
 /// their host's link. Lanes of one step overlap their rounds, so they pay the latency once.
 class Estimate {
  public:
-  Estimate(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shape& shape,
+  Estimate(const AlgorithmInfo& info, const PlanSpec& spec, const plan::PlanShape& shape,
            const Rates& rates, const HostLinks& links)
       : info_(info),
         spec_(spec),
@@ -186,7 +186,7 @@ class Estimate {
 double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
                            const topology::Topology& topology, const topology::Tuning& tuning) {
   const Rates rates(topology, tuning);
-  const plan::Shape shape(spec, blockBytes, 1, topology.slotBytes);
+  const plan::PlanShape shape(spec, blockBytes, 1, topology.slotBytes);
   const double entry =
       spec.mapped.any() ? rates.entry + topology.ranks * rates.crowd * rates.steps.step : 0;
   const HostLinks links(topology, rates);

@@ -5,7 +5,7 @@
 namespace tutti::collectives {
 namespace {
 
-struct Place {
+struct DirectPlace {
   const PlanSpec& spec;
   int rank;
   uint32_t lane;  // also the channel number
@@ -39,7 +39,7 @@ Step receive(int from, uint32_t chunk) {
 }
 
 /// Every other rank gets its block of this rank's input.
-std::vector<Step> sendBlocks(const Place& at) {
+std::vector<Step> sendBlocks(const DirectPlace& at) {
   std::vector<Step> steps;
   for (int k = 1; k < at.ranks(); ++k) {
     const uint32_t chunk = at.block(at.other(k));
@@ -48,13 +48,13 @@ std::vector<Step> sendBlocks(const Place& at) {
   return steps;
 }
 
-std::vector<Step> allReduceOnce(const Place& at) {
+std::vector<Step> allReduceOnce(const DirectPlace& at) {
   Step give{.sources = {local(Buffer::In, at.lane)}};
   at.sendToOthers(give, at.lane);
   return {give, at.foldAll(at.lane, at.lane)};
 }
 
-std::vector<Step> allGatherOnce(const Place& at) {
+std::vector<Step> allGatherOnce(const DirectPlace& at) {
   const uint32_t own = at.block(at.rank);
   Step give{.sources = {local(Buffer::In, at.lane)}, .targets = {local(Buffer::Out, own)}};
   at.sendToOthers(give, own);
@@ -64,25 +64,25 @@ std::vector<Step> allGatherOnce(const Place& at) {
   return steps;
 }
 
-std::vector<Step> reduceScatterOnce(const Place& at) {
+std::vector<Step> reduceScatterOnce(const DirectPlace& at) {
   std::vector<Step> steps = sendBlocks(at);
   steps.push_back(at.foldAll(at.block(at.rank), at.lane));
   return steps;
 }
 
-std::vector<Step> broadcastOnce(const Place& at) {
+std::vector<Step> broadcastOnce(const DirectPlace& at) {
   if (!at.isRoot()) return {receive(at.spec.root, at.lane)};
   Step give{.sources = {local(Buffer::In, at.lane)}, .targets = {local(Buffer::Out, at.lane)}};
   at.sendToOthers(give, at.lane);
   return {give};
 }
 
-std::vector<Step> reduceOnce(const Place& at) {
+std::vector<Step> reduceOnce(const DirectPlace& at) {
   if (at.isRoot()) return {at.foldAll(at.lane, at.lane)};
   return {send(local(Buffer::In, at.lane), at.spec.root, at.lane)};
 }
 
-std::vector<Step> gatherOnce(const Place& at) {
+std::vector<Step> gatherOnce(const DirectPlace& at) {
   const uint32_t own = at.block(at.rank);
   const Port in = local(Buffer::In, at.lane);
   if (!at.isRoot()) return {send(in, at.spec.root, own)};
@@ -92,7 +92,7 @@ std::vector<Step> gatherOnce(const Place& at) {
   return steps;
 }
 
-std::vector<Step> scatterOnce(const Place& at) {
+std::vector<Step> scatterOnce(const DirectPlace& at) {
   const uint32_t own = at.block(at.rank);
   const Port out = local(Buffer::Out, at.lane);
   if (!at.isRoot()) return {{.sources = {channel(at.spec.root, own)}, .targets = {out}}};
@@ -103,7 +103,7 @@ std::vector<Step> scatterOnce(const Place& at) {
 
 /// Everything leaves before anything arrives: in place, nothing is overwritten too early. A message
 /// is named by its place in the sender's input.
-std::vector<Step> allToAllOnce(const Place& at) {
+std::vector<Step> allToAllOnce(const DirectPlace& at) {
   const uint32_t own = at.block(at.rank);
   std::vector<Step> steps = sendBlocks(at);
   steps.push_back({.sources = {local(Buffer::In, own)}, .targets = {local(Buffer::Out, own)}});
@@ -115,7 +115,7 @@ std::vector<Step> allToAllOnce(const Place& at) {
   return steps;
 }
 
-std::vector<Step> scanOnce(const Place& at) {
+std::vector<Step> scanOnce(const DirectPlace& at) {
   const Port in = local(Buffer::In, at.lane);
   const Port out = local(Buffer::Out, at.lane);
   Step give{.sources = {in}};
@@ -130,7 +130,7 @@ std::vector<Step> scanOnce(const Place& at) {
   return steps;
 }
 
-std::vector<Step> barrierOnce(const Place& at) {
+std::vector<Step> barrierOnce(const DirectPlace& at) {
   Step tell, hear;
   for (int k = 1; k < at.ranks(); ++k) {
     tell.targets.push_back(signal(at.other(k)));
@@ -140,7 +140,7 @@ std::vector<Step> barrierOnce(const Place& at) {
 }
 
 /// Two shot, first phase of reductions: every other rank gets its division of this rank's input.
-std::vector<Step> scatterInput(const Place& at) {
+std::vector<Step> scatterInput(const DirectPlace& at) {
   std::vector<Step> steps;
   for (int k = 1; k < at.ranks(); ++k) {
     const uint32_t chunk = at.part(at.other(k));
@@ -149,7 +149,7 @@ std::vector<Step> scatterInput(const Place& at) {
   return steps;
 }
 
-std::vector<Step> allReduceTwice(const Place& at) {
+std::vector<Step> allReduceTwice(const DirectPlace& at) {
   std::vector<Step> steps = scatterInput(at);
   const uint32_t own = at.part(at.rank);
   steps.push_back(at.foldAll(own, own));
@@ -159,7 +159,7 @@ std::vector<Step> allReduceTwice(const Place& at) {
   return steps;
 }
 
-std::vector<Step> reduceTwice(const Place& at) {
+std::vector<Step> reduceTwice(const DirectPlace& at) {
   std::vector<Step> steps = scatterInput(at);
   const uint32_t own = at.part(at.rank);
   steps.push_back(at.foldAll(own, own));
@@ -172,7 +172,7 @@ std::vector<Step> reduceTwice(const Place& at) {
   return steps;
 }
 
-std::vector<Step> broadcastTwiceRoot(const Place& at) {
+std::vector<Step> broadcastTwiceRoot(const DirectPlace& at) {
   std::vector<Step> steps;
   for (int k = 1; k < at.ranks(); ++k) {
     const uint32_t chunk = at.part(at.other(k));
@@ -185,7 +185,7 @@ std::vector<Step> broadcastTwiceRoot(const Place& at) {
   return steps;
 }
 
-std::vector<Step> broadcastTwice(const Place& at) {
+std::vector<Step> broadcastTwice(const DirectPlace& at) {
   if (at.isRoot()) return broadcastTwiceRoot(at);
   const uint32_t own = at.part(at.rank);
   std::vector<Step> steps{receive(at.spec.root, own)};
@@ -196,7 +196,7 @@ std::vector<Step> broadcastTwice(const Place& at) {
   return steps;
 }
 
-std::vector<Step> stepsOnce(const Place& at) {
+std::vector<Step> stepsOnce(const DirectPlace& at) {
   switch (at.spec.collective) {
     case Collective::AllReduce: return allReduceOnce(at);
     case Collective::AllGather: return allGatherOnce(at);
@@ -212,7 +212,7 @@ std::vector<Step> stepsOnce(const Place& at) {
   return {};
 }
 
-std::vector<Step> stepsTwice(const Place& at) {
+std::vector<Step> stepsTwice(const DirectPlace& at) {
   switch (at.spec.collective) {
     case Collective::AllReduce: return allReduceTwice(at);
     case Collective::Broadcast: return broadcastTwice(at);
@@ -241,7 +241,8 @@ std::optional<PlanSpec> specTwice(const SpecRequest& request) {
   return spec;
 }
 
-Program buildLanes(const PlanSpec& spec, int rank, std::vector<Step> (*stepsOf)(const Place&)) {
+Program buildLanes(const PlanSpec& spec, int rank,
+                   std::vector<Step> (*stepsOf)(const DirectPlace&)) {
   if (spec.ranks == 1) return buildAlone(spec);
   if (spec.protocol == Protocol::Mapped) return mappedProgram(spec, rank);
   Program program;

@@ -8,9 +8,9 @@ namespace tutti::collectives {
 namespace {
 
 /// One of the two trees over `ranks` ranks, named by rank.
-class Tree {
+class DoubleTree {
  public:
-  Tree(int ranks, int root, int which) : ranks_(ranks), root_(root), which_(which) {}
+  DoubleTree(int ranks, int root, int which) : ranks_(ranks), root_(root), which_(which) {}
 
   int parent(int rank) const { return rankAt(parentPosition(positionOf(rank))); }
   std::vector<int> children(int rank) const {
@@ -67,7 +67,7 @@ void giveChildren(Step& step, const std::vector<int>& children, uint32_t chunk) 
 
 /// The lanes of one tree and one division; the division's number is also the channel's.
 void addLanes(const PlanSpec& spec, int rank, uint32_t chunk, Program& program) {
-  const Tree tree(spec.ranks, spec.root, static_cast<int>(chunk % 2));
+  const DoubleTree tree(spec.ranks, spec.root, static_cast<int>(chunk % 2));
   const std::vector<int> children = tree.children(rank);
   const bool reduces = plan::isReduction(spec.collective);
   const bool spreads = spec.collective != Collective::Reduce;
@@ -94,7 +94,7 @@ void addLanes(const PlanSpec& spec, int rank, uint32_t chunk, Program& program) 
 }
 
 Program barrier(const PlanSpec& spec, int rank) {
-  const Tree tree(spec.ranks, spec.root, 0);
+  const DoubleTree tree(spec.ranks, spec.root, 0);
   Step up, down;
   for (int child : tree.children(rank)) {
     up.sources.push_back(signal(child));
@@ -139,7 +139,7 @@ Program makeProgram(const PlanSpec& spec, int rank) {
 std::vector<int> receiversOf(const PlanSpec& spec, int rank) {
   std::vector<int> receivers;
   for (int which : {0, 1}) {
-    const Tree tree(spec.ranks, spec.root, which);
+    const DoubleTree tree(spec.ranks, spec.root, which);
     if (spec.collective != Collective::Reduce)
       for (int child : tree.children(rank)) receivers.push_back(child);
     if (plan::isReduction(spec.collective) && rank != tree.root())

@@ -16,9 +16,9 @@ namespace tutti::collectives {
 namespace {
 
 /// One rank's lanes for one of the parts that every block is cut into.
-class Builder {
+class HierarchicalBuilder {
  public:
-  Builder(const HostPlace& at, uint32_t part)
+  HierarchicalBuilder(const HostPlace& at, uint32_t part)
       : at_(at),
         part_(part),
         cut_(at.spec.collective == Collective::AllReduce ? at.smallestHost() : 0) {}
@@ -147,7 +147,7 @@ Program hostBlocksProgram(const HostPlace& at) {
   const int both = reduces && gathers ? 2 : 1;
   Program program;
   for (int part = 0; part < at.spec.channels / both; ++part) {
-    const Builder builder(at, static_cast<uint32_t>(part));
+    const HierarchicalBuilder builder(at, static_cast<uint32_t>(part));
     std::vector<plan::Dependency> whole;
     if (reduces) builder.reduce(part * both, program);
     if (reduces && gathers)

@@ -6,13 +6,13 @@
 namespace tutti::collectives {
 namespace {
 
-struct Group {
+struct RankGroup {
   int first = 0;
   int size = 0;  // a power of two; 0 where there is no such group
 };
 
 /// Divisions that a rank is busy with.
-struct Range {
+struct BlockRange {
   uint32_t chunk, chunks;
 };
 
@@ -23,15 +23,15 @@ int reverseBits(int value, int bits) {
 }
 
 /// One rank's part in halving and doubling on one channel.
-class Builder {
+class RecursiveBuilder {
  public:
-  Builder(const PlanSpec& spec, int rank, int channelNumber) {
+  RecursiveBuilder(const PlanSpec& spec, int rank, int channelNumber) {
     largest_ = static_cast<int>(std::bit_floor(static_cast<unsigned>(spec.ranks)));
     base_ = static_cast<uint32_t>(channelNumber * largest_);
-    Group group;
+    RankGroup group;
     for (int first = 0; first < spec.ranks;) {
       const auto rest = static_cast<unsigned>(spec.ranks - first);
-      const Group next{first, static_cast<int>(std::bit_floor(rest))};
+      const RankGroup next{first, static_cast<int>(std::bit_floor(rest))};
       first += next.size;
       if (rank >= first) {
         larger_ = next;
@@ -65,11 +65,11 @@ class Builder {
     return larger_.size == 0 && last && (phase == Phase::Groups || smaller_.size == 0);
   }
 
-  void send(int to, Range range) {
+  void send(int to, BlockRange range) {
     steps_.push_back({.sources = {local(have_, range.chunk, range.chunks)},
                       .targets = {channel(to, range.chunk, range.chunks)}});
   }
-  void receive(int from, Range range) {
+  void receive(int from, BlockRange range) {
     steps_.push_back({.sources = {channel(from, range.chunk, range.chunks)},
                       .targets = {local(Buffer::Out, range.chunk, range.chunks)}});
   }
@@ -87,7 +87,7 @@ class Builder {
     for (int distance = 1; distance < group_.size; distance *= 2) {
       const int peer = group_.first + (me_ ^ distance);
       mine_.chunks /= 2;
-      Range other = mine_;
+      BlockRange other = mine_;
       ((me_ & distance) ? mine_ : other).chunk += mine_.chunks;
       send(peer, other);
       add(peer, Phase::Halving, 2 * distance == group_.size);
@@ -102,20 +102,20 @@ class Builder {
     const auto part = static_cast<uint32_t>(largest_ / larger_.size);
     for (int member = me_; member < larger_.size; member += group_.size)
       visit(larger_.first + member,
-            Range{base_ + static_cast<uint32_t>(reverseBits(member, bits)) * part, part});
+            BlockRange{base_ + static_cast<uint32_t>(reverseBits(member, bits)) * part, part});
   }
   void giveToLarger() {
-    eachInLarger([&](int peer, Range range) { send(peer, range); });
+    eachInLarger([&](int peer, BlockRange range) { send(peer, range); });
   }
   void takeFromLarger() {
-    eachInLarger([&](int peer, Range range) { receive(peer, range); });
+    eachInLarger([&](int peer, BlockRange range) { receive(peer, range); });
     have_ = Buffer::Out;
   }
 
   void twice() {
     for (int distance = group_.size / 2; distance >= 1; distance /= 2) {
       const int peer = group_.first + (me_ ^ distance);
-      Range other = mine_;
+      BlockRange other = mine_;
       const bool upper = me_ & distance;
       other.chunk = upper ? mine_.chunk - mine_.chunks : mine_.chunk + mine_.chunks;
       send(peer, mine_);
@@ -125,11 +125,11 @@ class Builder {
     }
   }
 
-  Group group_, larger_, smaller_;
+  RankGroup group_, larger_, smaller_;
   int largest_ = 0;
   int me_ = 0;         // number in the group
   uint32_t base_ = 0;  // first division of the channel
-  Range mine_{};
+  BlockRange mine_{};
   Buffer have_ = Buffer::In;  // where this rank's sum so far lies
   std::vector<Step> steps_;
 };
@@ -137,7 +137,7 @@ class Builder {
 }  // namespace
 
 plan::Lane groupsLane(const PlanSpec& spec, int rank, int channelNumber) {
-  return {channelNumber, Builder(spec, rank, channelNumber).steps()};
+  return {channelNumber, RecursiveBuilder(spec, rank, channelNumber).steps()};
 }
 
 Cost groupsCost(const PlanSpec& spec) {

@@ -245,9 +245,9 @@ void prefer(std::span<const MeasuredCall> calls, Tuning& tuning) {
 }
 
 /// Goes from constants to better ones.
-class Search {
+class RegretSearch {
  public:
-  Search(std::span<const MeasuredCall> calls, const Tuning& start)
+  RegretSearch(std::span<const MeasuredCall> calls, const Tuning& start)
       : calls_(calls.begin(), calls.end()), best_(start), least_(0) {
     std::ranges::stable_sort(
         calls_, [](const auto& a, const auto& b) { return chosenBy(a) < chosenBy(b); });
@@ -340,7 +340,7 @@ Regrets regrets(std::span<const MeasuredCall> calls, const Tuning& tuning) {
 }
 
 Tuning fit(std::span<const MeasuredCall> calls, const Tuning& start) {
-  Search search(calls, start);
+  RegretSearch search(calls, start);
   search.oneByOne();
   search.together();
   search.oneByOne();

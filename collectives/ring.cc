@@ -6,7 +6,7 @@ namespace tutti::collectives {
 namespace {
 
 /// One rank's view of the ring on one channel.
-struct Place {
+struct RingPosition {
   const PlanSpec& spec;
   int rank;
   uint32_t lane;  // also the channel number
@@ -24,13 +24,13 @@ struct Place {
   }
 };
 
-Step addAndPass(const Place& at, uint32_t chunk) {
+Step addAndPass(const RingPosition& at, uint32_t chunk) {
   return {.sources = {at.previous(chunk), local(Buffer::In, chunk)},
           .targets = {at.next(chunk)},
           .fold = Fold::Listed};
 }
 
-Step finish(const Place& at, uint32_t chunk, uint32_t out) {
+Step finish(const RingPosition& at, uint32_t chunk, uint32_t out) {
   return {.sources = {at.previous(chunk), local(Buffer::In, chunk)},
           .targets = {local(Buffer::Out, out)},
           .fold = Fold::Listed,
@@ -38,13 +38,13 @@ Step finish(const Place& at, uint32_t chunk, uint32_t out) {
 }
 
 /// What arrives is kept, and passed on except by the last rank that needs it.
-Step keep(const Place& at, uint32_t chunk, bool pass) {
+Step keep(const RingPosition& at, uint32_t chunk, bool pass) {
   Step step{.sources = {at.previous(chunk)}, .targets = {local(Buffer::Out, chunk)}};
   if (pass) step.targets.push_back(at.next(chunk));
   return step;
 }
 
-std::vector<Step> allReduce(const Place& at) {
+std::vector<Step> allReduce(const RingPosition& at) {
   const int ranks = at.ranks();
   std::vector<Step> steps;
   steps.push_back({.sources = {local(Buffer::In, at.division(at.rank))},
@@ -58,7 +58,7 @@ std::vector<Step> allReduce(const Place& at) {
   return steps;
 }
 
-std::vector<Step> allGather(const Place& at) {
+std::vector<Step> allGather(const RingPosition& at) {
   std::vector<Step> steps;
   const uint32_t own = at.block(at.rank);
   steps.push_back({.sources = {local(Buffer::In, at.lane)},
@@ -68,7 +68,7 @@ std::vector<Step> allGather(const Place& at) {
   return steps;
 }
 
-std::vector<Step> reduceScatter(const Place& at) {
+std::vector<Step> reduceScatter(const RingPosition& at) {
   std::vector<Step> steps;
   const uint32_t first = at.block(at.rank - 1);
   steps.push_back({.sources = {local(Buffer::In, first)}, .targets = {at.next(first)}});
@@ -77,14 +77,14 @@ std::vector<Step> reduceScatter(const Place& at) {
   return steps;
 }
 
-std::vector<Step> broadcast(const Place& at) {
+std::vector<Step> broadcast(const RingPosition& at) {
   const int distance = wrap(at.rank - at.spec.root, at.ranks());
   if (distance > 0) return {keep(at, at.lane, distance < at.ranks() - 1)};
   return {{.sources = {local(Buffer::In, at.lane)},
            .targets = {local(Buffer::Out, at.lane), at.next(at.lane)}}};
 }
 
-std::vector<Step> reduce(const Place& at) {
+std::vector<Step> reduce(const RingPosition& at) {
   const int distance = wrap(at.rank - at.spec.root, at.ranks());
   if (distance == 0) return {finish(at, at.lane, at.lane)};
   if (distance > 1) return {addAndPass(at, at.lane)};
@@ -92,7 +92,7 @@ std::vector<Step> reduce(const Place& at) {
 }
 
 /// The sum so far comes along the chain 0, 1, 2, ..., and goes on with this rank's input.
-std::vector<Step> scan(const Place& at) {
+std::vector<Step> scan(const RingPosition& at) {
   Step step{.sources = {local(Buffer::In, at.lane)}, .targets = {local(Buffer::Out, at.lane)}};
   if (at.rank > 0) {
     step.sources.insert(step.sources.begin(), at.previous(at.lane));
@@ -102,7 +102,7 @@ std::vector<Step> scan(const Place& at) {
   return {step};
 }
 
-std::vector<Step> stepsOf(const Place& at) {
+std::vector<Step> stepsOf(const RingPosition& at) {
   switch (at.spec.collective) {
     case Collective::AllReduce: return allReduce(at);
     case Collective::AllGather: return allGather(at);

@@ -114,7 +114,7 @@ std::string Simulation::build(const AlgorithmInfo& info, const plan::Symmetry& s
   return {};
 }
 
-plan::Shape Simulation::shapeOf(uint64_t blockBytes) const {
+plan::PlanShape Simulation::shapeOf(uint64_t blockBytes) const {
   return {spec_, blockBytes, 1, cluster_.messageBytes};
 }
 
@@ -128,7 +128,7 @@ std::string Simulation::refusal(uint64_t blockBytes) const {
 }
 
 double Simulation::microseconds(uint64_t blockBytes) const {
-  const plan::Shape shape = shapeOf(blockBytes);
+  const plan::PlanShape shape = shapeOf(blockBytes);
   const StepRates rates{.step = cluster_.work.stepMicroseconds,
                         .copy = perByte(cluster_.work.copyGigabytesPerSecond),
                         .reduce = perByte(cluster_.work.reduceGigabytesPerSecond),

@@ -48,7 +48,7 @@ class Simulation {
 
  private:
   std::string build(const AlgorithmInfo& info, const plan::Symmetry& symmetry);
-  plan::Shape shapeOf(uint64_t blockBytes) const;
+  plan::PlanShape shapeOf(uint64_t blockBytes) const;
 
   const PlanSpec spec_;
   const topology::Cluster cluster_;

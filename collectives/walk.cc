@@ -92,10 +92,10 @@ class CoreUse {
 };
 
 /// Walks the rounds of one plan.
-class Walk {
+class PlanWalk {
  public:
-  Walk(const FlatPlan& flat, const StepRates& rates, const Links& links,
-       const std::vector<Links::Path>& paths, double chunkBytes, int rounds, const Cores& cores)
+  PlanWalk(const FlatPlan& flat, const StepRates& rates, const Links& links,
+           const std::vector<Links::Path>& paths, double chunkBytes, int rounds, const Cores& cores)
       : flat_(flat),
         rates_(rates),
         links_(links),
@@ -345,7 +345,7 @@ double walkMicroseconds(const FlatPlan& flat, const StepRates& rates, const Link
   const int64_t walked = std::min(rounds, kRoundsWalked);
   const std::vector<Links::Path> paths = pathsOf(flat, links);
   const std::vector<double> ends =
-      Walk(flat, rates, links, paths, chunkBytes, static_cast<int>(walked), cores).run();
+      PlanWalk(flat, rates, links, paths, chunkBytes, static_cast<int>(walked), cores).run();
   const double last = ends.back();
   const double perRound = std::max(walked > 1 ? last - ends[ends.size() - 2] : last,
                                    busiest(flat, rates, links, paths, chunkBytes, cores));

@@ -183,7 +183,7 @@ struct DirectSlots {
 
 /// What one rank sends to one peer at set-up, so that they can connect. It includes file
 /// descriptors only if both are on one host.
-struct Address {
+struct EndpointAddress {
   base::Bytes blob;
   std::vector<base::FileDescriptor> descriptors;
 };
@@ -247,9 +247,9 @@ class Endpoint {
   virtual std::string ways(int /*peer*/) const { return ""; }
   virtual const RingLayout& layout() const = 0;
   /// What to send to `peer` so that it can connect to this rank.
-  virtual Address address(int peer) = 0;
+  virtual EndpointAddress address(int peer) = 0;
   /// Connects to `peer`. Throws Refused if the address is malformed or has another layout.
-  virtual void connect(int peer, Address address) = 0;
+  virtual void connect(int peer, EndpointAddress address) = 0;
   /// Probes a connected peer. Null if there is nothing to find out, or no way to do so. Throws
   /// System if the probe cannot be started. Any thread may call it.
   virtual std::unique_ptr<ReachabilityProbe> probe(int /*peer*/,

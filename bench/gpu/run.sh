@@ -529,7 +529,7 @@ else
   attend=(python3 bench/gpu/torch_attention.py "${attend[@]}" ${emulated:+--on-cpu})
 fi
 measure attention 10 "${attend[@]}" "${attention[@]}"
-if [ "$only" != checks ]; then say; say "Attention of short sequences by blocks that stay, TUTTI_ATTENTION=persistent:"; fi
+if [ "$only" != checks ]; then say; say "AttentionForward of short sequences by blocks that stay, TUTTI_ATTENTION=persistent:"; fi
 TUTTI_ATTENTION=persistent measure attention_persistent 4 "${attend[@]}" "${short[@]}"
 if [ "$only" != checks ]; then say; say "The same, and long ones, with a backward of one pass, TUTTI_ATTENTION=onepass:"; fi
 TUTTI_ATTENTION=onepass measure attention_onepass 6 "${attend[@]}" "${short[@]}" "${long[@]}"

@@ -1,4 +1,4 @@
-"""Attention by this library and by PyTorch's scaled_dot_product_attention, in turns, on one GPU.
+"""AttentionForward by this library and by PyTorch's scaled_dot_product_attention, in turns, on one GPU.
 
     torch_attention.py ATTENTION_SPEED [--seconds N] [--turns N] [--on-cpu] [SHAPE ...]
 

@@ -3,8 +3,8 @@
     torch_training.py --folder F --text T --context N --batch N --steps N --like OURS.json --json THEIRS.json
                       [--on-cpu] [--no-compile]
 
-Weights and AdamW's state are float32; forward and backward run in bfloat16 by autocast, compiled by
-torch.compile, with scaled_dot_product_attention and fused AdamW. Windows of the text are those that
+Weights and AdamWUpdate's state are float32; forward and backward run in bfloat16 by autocast, compiled by
+torch.compile, with scaled_dot_product_attention and fused AdamWUpdate. Windows of the text are those that
 train_gpt takes, learning rates those in the file of its metrics. --on-cpu computes in float32 on the host,
 to try out this script. Each line of the result has a step's loss, gradient norm and seconds.
 """

@@ -49,7 +49,7 @@ struct Options {
 struct Problem {
   int64_t rows, columns, depth;
   bool isTransposedA, isTransposedB;
-  Format format, result;
+  ElementFormat format, result;
   bool accumulate;
 };
 
@@ -70,8 +70,8 @@ Problem parse(const std::string& text) {
           .depth = depth,
           .isTransposedA = a == 't',
           .isTransposedB = b == 't',
-          .format = isFloat ? Format::Float32 : Format::BFloat16,
-          .result = isFloat || isGradient ? Format::Float32 : Format::BFloat16,
+          .format = isFloat ? ElementFormat::Float32 : ElementFormat::BFloat16,
+          .result = isFloat || isGradient ? ElementFormat::Float32 : ElementFormat::BFloat16,
           .accumulate = isGradient};
 }
 
@@ -137,11 +137,11 @@ class Timer {
 /// The line of what was fastest.
 std::string tune(const Problem& problem, const GemmChip& chip, int repeats) {
   const auto strideOf = [](int64_t width) { return (width + 7) / 8 * 8; };
-  const auto bytesOf = [&](int64_t rows, int64_t width, Format format) {
-    return rows * strideOf(width) * (format == Format::Float32 ? 4 : 2);
+  const auto bytesOf = [&](int64_t rows, int64_t width, ElementFormat format) {
+    return rows * strideOf(width) * (format == ElementFormat::Float32 ? 4 : 2);
   };
-  const auto matrix = [&](const Buffer& buffer, int64_t width, Format format) {
-    return Matrix{{buffer.data(), format}, strideOf(width)};
+  const auto matrix = [&](const Buffer& buffer, int64_t width, ElementFormat format) {
+    return DeviceMatrix{{buffer.data(), format}, strideOf(width)};
   };
   const auto [rows, columns, depth, turnA, turnB, format, result, accumulate] = problem;
   const int64_t widthA = turnA ? rows : depth, widthB = turnB ? depth : columns;

@@ -28,8 +28,8 @@
 namespace tutti::bench {
 namespace {
 
-using transports::Address;
 using transports::Endpoint;
+using transports::EndpointAddress;
 using transports::RingLayout;
 
 constexpr size_t kLargest = size_t{64} << 20;
@@ -48,7 +48,7 @@ double copy(Endpoint& endpoint, int rank, std::vector<char>& from, std::vector<c
 
 // The peer's descriptor is opened through /proc: both processes are ours.
 void swapAddresses(Endpoint& endpoint, int rank, int socket) {
-  const Address mine = endpoint.address(1 - rank);
+  const EndpointAddress mine = endpoint.address(1 - rank);
   std::array<int32_t, 2> where{::getpid(), mine.descriptors[0].get()};
   std::vector<std::byte> out(sizeof where + mine.blob.size()), in(4096);
   std::memcpy(out.data(), where.data(), sizeof where);
@@ -58,7 +58,7 @@ void swapAddresses(Endpoint& endpoint, int rank, int socket) {
   TUTTI_REQUIRE(in.size() > sizeof where, "the other process is gone");
   std::memcpy(where.data(), in.data(), sizeof where);
   const std::string path = base::message("/proc/", where[0], "/fd/", where[1]);
-  Address theirs{{in.begin() + sizeof where, in.end()}, {}};
+  EndpointAddress theirs{{in.begin() + sizeof where, in.end()}, {}};
   theirs.descriptors.emplace_back(TUTTI_SYSCALL(::open(path.c_str(), O_RDWR | O_CLOEXEC)));
   endpoint.connect(1 - rank, std::move(theirs));
   // `mine` is open until both have opened it.

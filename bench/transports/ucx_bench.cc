@@ -28,8 +28,8 @@ namespace tutti::bench {
 namespace {
 
 using base::FileDescriptor;
-using transports::Address;
 using transports::Endpoint;
+using transports::EndpointAddress;
 using transports::RingLayout;
 
 constexpr size_t kLargest = size_t{16} << 20;
@@ -111,9 +111,9 @@ double socketStream(int rank, int tcp, std::vector<char>& buffer, size_t bytes) 
 // ---- both
 
 void swapAddresses(Endpoint& endpoint, int rank, int socket) {
-  const Address mine = endpoint.address(1 - rank);
+  const EndpointAddress mine = endpoint.address(1 - rank);
   TUTTI_SYSCALL(::send(socket, mine.blob.data(), mine.blob.size(), MSG_NOSIGNAL));
-  Address theirs;
+  EndpointAddress theirs;
   theirs.blob.resize(65536);
   theirs.blob.resize(static_cast<size_t>(
       TUTTI_SYSCALL(::recv(socket, theirs.blob.data(), theirs.blob.size(), 0))));

@@ -65,14 +65,14 @@ bool Pipeline::nextIsHere(int chunk, int step) const {
   return schedule_.rankOf(schedule_.stage(rank_, chunk) + step) == rank_;
 }
 
-Message Pipeline::outputMessage(bool send, int peer, const Tensor& data) const {
+MeshMessage Pipeline::outputMessage(bool send, int peer, const Tensor& data) const {
   constexpr Purpose purpose = Purpose::StageOutput;
-  return send ? Message::to(peer, purpose, data) : Message::from(peer, purpose, data);
+  return send ? MeshMessage::to(peer, purpose, data) : MeshMessage::from(peer, purpose, data);
 }
 
-Message Pipeline::gradientMessage(bool send, int peer, const Tensor& data) const {
+MeshMessage Pipeline::gradientMessage(bool send, int peer, const Tensor& data) const {
   constexpr Purpose purpose = Purpose::StageGradient;
-  return send ? Message::to(peer, purpose, data) : Message::from(peer, purpose, data);
+  return send ? MeshMessage::to(peer, purpose, data) : MeshMessage::from(peer, purpose, data);
 }
 
 void Pipeline::run(const Step& step) {
@@ -103,7 +103,7 @@ void Pipeline::waitFor(int group, const char* name) {
 
 /// All at the same time, while the rank goes on.
 void Pipeline::transfer(std::span<const Action> group, const Step& step) {
-  std::vector<Message> messages;
+  std::vector<MeshMessage> messages;
   for (const Action& action : group) messages.push_back(messageOf(action, step));
   {
     const Trace::OnStreamSpan span(context_.mesh.trace(), stream_, "send and receive",
@@ -115,7 +115,7 @@ void Pipeline::transfer(std::span<const Action> group, const Step& step) {
   groups_[static_cast<size_t>(nextGroup_++)].record(stream_);
 }
 
-Message Pipeline::messageOf(const Action& action, const Step& step) {
+MeshMessage Pipeline::messageOf(const Action& action, const Step& step) {
   const int peer = transferOf(schedule_, rank_, action).peer;
   const bool output = action.kind == ActionKind::SendF || action.kind == ActionKind::RecvF;
   if (action.kind == ActionKind::SendB)

@@ -74,9 +74,9 @@ class Pipeline {
   bool first(int chunk) const { return schedule_.stage(rank_, chunk) == 0; }
   bool last(int chunk) const { return schedule_.stage(rank_, chunk) + 1 == schedule_.stages(); }
   bool nextIsHere(int chunk, int step) const;
-  Message outputMessage(bool send, int peer, const Tensor& data) const;
-  Message gradientMessage(bool send, int peer, const Tensor& data) const;
-  Message messageOf(const Action& action, const Step& step);
+  MeshMessage outputMessage(bool send, int peer, const Tensor& data) const;
+  MeshMessage gradientMessage(bool send, int peer, const Tensor& data) const;
+  MeshMessage messageOf(const Action& action, const Step& step);
   void transfer(std::span<const Action> group, const Step& step);
   void compute(const Action& action, const Step& step);
   void forward(const Action& action, const Step& step);

@@ -52,9 +52,9 @@ constexpr std::array kWithoutEffect{"_name_or_path",
                                     "use_cache"};
 
 /// The keys of one config. Those that are not asked for are refused at the end.
-class Config {
+class HuggingFaceConfig {
  public:
-  Config(const std::string& where, const Json& json) : members_(where, json) {}
+  HuggingFaceConfig(const std::string& where, const Json& json) : members_(where, json) {}
 
   int64_t size(const char* key) { return members_.whole(key, 1, kMost); }
   int64_t size(const char* key, int64_t otherwise) { return nothing(key) ? otherwise : size(key); }
@@ -100,7 +100,7 @@ class Config {
 };
 
 /// Who is to do something else with the same weights.
-void requireArchitecture(Config& config, const std::string& where,
+void requireArchitecture(HuggingFaceConfig& config, const std::string& where,
                          const std::vector<std::string>& supported) {
   if (!config.has("architectures") || config.take("architectures").is_null()) return;
   const Json& list = config.take("architectures");
@@ -113,7 +113,7 @@ void requireArchitecture(Config& config, const std::string& where,
 
 /// Of those whose count is known. The keys are Mixtral's, and where it has none those of other
 /// models with experts; the last two only train.
-void readExperts(Config& config, ExpertOptions& experts) {
+void readExperts(HuggingFaceConfig& config, ExpertOptions& experts) {
   experts.perToken = config.size("num_experts_per_tok", 2);
   experts.every = config.size("decoder_sparse_step", 1);
   experts.normalized = config.flag("norm_topk_prob", true);
@@ -133,7 +133,7 @@ void writeExperts(const ExpertOptions& experts, Json& json) {
   json["router_z_loss_coef"] = experts.zLoss;
 }
 
-GptOptions gptOf(Config& config) {
+GptOptions gptOf(HuggingFaceConfig& config) {
   GptOptions o{.vocabulary = config.size("vocab_size"),
                .context = config.size("n_positions"),
                .layers = config.size("n_layer"),
@@ -154,7 +154,7 @@ GptOptions gptOf(Config& config) {
 }
 
 /// The base of the rotary positions, which newer files keep with their kind.
-double ropeBaseOf(Config& config, double otherwise) {
+double ropeBaseOf(HuggingFaceConfig& config, double otherwise) {
   const double base = config.number("rope_theta", otherwise);
   config.requireOnly("rope_scaling", nullptr);
   config.requireOnly("partial_rotary_factor", 1.0);
@@ -162,7 +162,7 @@ double ropeBaseOf(Config& config, double otherwise) {
   const std::string place = config.place("rope_parameters");
   const Json& value = config.take("rope_parameters");
   if (value.is_null()) return base;
-  Config rope(place, value);
+  HuggingFaceConfig rope(place, value);
   rope.requireOnly("rope_type", "default");
   rope.requireOnly("partial_rotary_factor", 1.0);
   const double inside = rope.number("rope_theta", base);
@@ -175,7 +175,7 @@ struct LlamaDefaults {
   double epsilon, ropeBase;
 };
 
-LlamaOptions llamaOf(Config& config, const LlamaDefaults& defaults) {
+LlamaOptions llamaOf(HuggingFaceConfig& config, const LlamaDefaults& defaults) {
   LlamaOptions o{.vocabulary = config.size("vocab_size"),
                  .context = config.size("max_position_embeddings"),
                  .layers = config.size("num_hidden_layers"),
@@ -193,7 +193,7 @@ LlamaOptions llamaOf(Config& config, const LlamaDefaults& defaults) {
   return o;
 }
 
-LlamaOptions mixtralOf(Config& config) {
+LlamaOptions mixtralOf(HuggingFaceConfig& config) {
   LlamaOptions o = llamaOf(config, {.epsilon = 1e-5, .ropeBase = 1'000'000});
   config.requireOnly("sliding_window", nullptr);
   o.experts.count = config.size("num_local_experts", 8);
@@ -247,7 +247,7 @@ Json textOf(const LlamaOptions& o) {
 
 ModelOptions parseConfig(const std::string& where, std::string_view text) {
   const Json json = parseJson(where, text);
-  Config config(where, json);
+  HuggingFaceConfig config(where, json);
   const std::string type = config.text("model_type", "");
   ModelOptions options;
   if (type == "gpt2") {

@@ -28,9 +28,9 @@ std::string describe(const IssuedCall& call) {
   return message(toString(call.purpose), " over ", call.axes.describe());
 }
 
-class Walk {
+class IssueWalk {
  public:
-  Walk(const MeshShape& shape, std::span<const IssueOrder> byRank)
+  IssueWalk(const MeshShape& shape, std::span<const IssueOrder> byRank)
       : shape_(shape), byRank_(byRank), ranks_(byRank.size()) {
     for (size_t rank = 0; rank < ranks_.size(); ++rank)
       for (const IssuedCall& call : byRank[rank]) add(static_cast<int>(rank), call);
@@ -136,7 +136,7 @@ std::optional<std::string> unfinishedOrder(const MeshShape& shape,
                                            std::span<const IssueOrder> byRank) {
   require(static_cast<int>(byRank.size()) == shape.ranks(), "the calls of ", byRank.size(),
           " ranks, of a mesh of ", shape.describe());
-  return Walk(shape, byRank).run();
+  return IssueWalk(shape, byRank).run();
 }
 
 }  // namespace tutti::parallel

@@ -157,8 +157,8 @@ void MeshCommunicator::allToAllV(Purpose purpose, const AllToAllVArgs& args, Str
           [&](StreamRef on) { ranks_->allToAllV(args, on); });
 }
 
-void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef stream) {
-  for (const Message& message : messages)
+void MeshCommunicator::exchange(std::span<const MeshMessage> messages, StreamRef stream) {
+  for (const MeshMessage& message : messages)
     if (message.sends) counters_.sent.add(message.data.bytes());
   if (!messages.empty()) note(messages[0].purpose, PurposeForm::Exchange, messages);
   if (!ranks_ || messages.empty()) return;
@@ -170,11 +170,11 @@ void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef str
   ExchangeObserver* const observer = exchangeObserver();
   std::map<Purpose, bool> made;  // of an observer, who is asked once for each purpose
   if (observer != nullptr)
-    for (const Message& m : messages)
+    for (const MeshMessage& m : messages)
       if (!made.contains(m.purpose))
         made[m.purpose] = observer->before(m.purpose, PurposeForm::Exchange);
   Group group;
-  for (const Message& m : messages) {
+  for (const MeshMessage& m : messages) {
     if (observer != nullptr && !made[m.purpose]) continue;
     const auto count = static_cast<size_t>(m.data.count());
     if (m.sends)
@@ -184,7 +184,7 @@ void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef str
   }
   group.end();
   if (observer == nullptr) return;
-  for (const Message& m : messages) {
+  for (const MeshMessage& m : messages) {
     if (m.sends) continue;
     const auto count = static_cast<size_t>(m.data.count());
     observer->after(m.purpose, {m.data.type, nullptr, m.data.data, count, 0, 0, 0}, on);
@@ -196,10 +196,11 @@ void MeshCommunicator::record(std::shared_ptr<IssueOrder> calls, AxisSet axes) {
   axes_ = axes;
 }
 
-void MeshCommunicator::note(Purpose purpose, PurposeForm form, std::span<const Message> messages) {
+void MeshCommunicator::note(Purpose purpose, PurposeForm form,
+                            std::span<const MeshMessage> messages) {
   if (!calls_) return;
   IssuedCall call{.axes = axes_, .purpose = purpose, .form = form, .messages = {}};
-  for (const Message& m : messages) call.messages.push_back({m.peer, m.sends});
+  for (const MeshMessage& m : messages) call.messages.push_back({m.peer, m.sends});
   calls_->push_back(std::move(call));
 }
 

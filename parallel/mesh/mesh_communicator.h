@@ -48,19 +48,19 @@ struct CollectiveCounters {
 };
 
 /// What one rank sends to another, or receives from it.
-class Message {
+class MeshMessage {
  public:
   /// `data` is contiguous.
-  static Message to(int peer, Purpose purpose, const Tensor& data) {
+  static MeshMessage to(int peer, Purpose purpose, const Tensor& data) {
     return {purpose, peer, data, true};
   }
-  static Message from(int peer, Purpose purpose, const Tensor& data) {
+  static MeshMessage from(int peer, Purpose purpose, const Tensor& data) {
     return {purpose, peer, data, false};
   }
 
  private:
   friend class MeshCommunicator;
-  Message(Purpose what, int with, const Tensor& of, bool sent)
+  MeshMessage(Purpose what, int with, const Tensor& of, bool sent)
       : purpose(what), peer(with), data(of), sends(sent) {}
   Purpose purpose;
   int peer;
@@ -90,7 +90,7 @@ class MeshCommunicator {
   void allToAll(Purpose purpose, const AllToAllArgs& args, StreamRef stream = {});
   void allToAllV(Purpose purpose, const AllToAllVArgs& args, StreamRef stream = {});
   /// All of the messages at the same time; between two ranks they match in order.
-  void exchange(std::span<const Message> messages, StreamRef stream = {});
+  void exchange(std::span<const MeshMessage> messages, StreamRef stream = {});
   /// Moves nothing, and so has no purpose: what follows does not depend on it, only its time does.
   void barrier();
 
@@ -114,7 +114,7 @@ class MeshCommunicator {
   Block blockOf(size_t count) const;
   Block blockOf(std::span<const size_t> counts) const;
   StreamRef streamOf(Purpose purpose, StreamRef stream);
-  void note(Purpose purpose, PurposeForm form, std::span<const Message> messages = {});
+  void note(Purpose purpose, PurposeForm form, std::span<const MeshMessage> messages = {});
   template <class Call>
   void perform(Purpose purpose, PurposeForm form, StreamRef stream, const ExchangeOutcome& outcome,
                const Call& call);

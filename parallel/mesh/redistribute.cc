@@ -36,9 +36,9 @@ void copyBlock(const Tensor& from, const Tensor& to, int dimension, StreamRef st
 }
 
 /// A tensor cut in one dimension into a block for each rank of an axis.
-class Cut {
+class RedistributionCut {
  public:
-  Cut(const Tensor& tensor, int dimension, int ranks, StreamRef stream)
+  RedistributionCut(const Tensor& tensor, int dimension, int ranks, StreamRef stream)
       : tensor_(tensor), dimension_(dimension), ranks_(ranks), stream_(stream) {}
 
   bool even() const { return tensor_.shape[dimension_] % ranks_ == 0; }
@@ -86,7 +86,7 @@ class Cut {
 /// Performs one step along an axis of several ranks.
 class StepRunner {
  public:
-  StepRunner(Purpose purpose, DeviceMesh& mesh, const Step& step, Arena& memory)
+  StepRunner(Purpose purpose, DeviceMesh& mesh, const RedistributionStep& step, Arena& memory)
       : purpose_(purpose),
         group_(*mesh.communicator({step.axis})),
         step_(step),
@@ -107,22 +107,22 @@ class StepRunner {
   }
 
  private:
-  Cut cut(const Tensor& tensor, int dimension) const {
+  RedistributionCut cut(const Tensor& tensor, int dimension) const {
     return {tensor, dimension, group_.size(), stream_};
   }
 
   /// The tensor's blocks, one after the other.
-  const void* packed(const Tensor& tensor, const Cut& blocks) {
+  const void* packed(const Tensor& tensor, const RedistributionCut& blocks) {
     if (blocks.packed()) return tensor.data;
     const Tensor memory = memory_.allocate(tensor.type, tensor.shape);
     if (!dry_) blocks.pack(memory.data);
     return memory.data;
   }
   /// Where to put them.
-  void* landing(const Tensor& tensor, const Cut& blocks) {
+  void* landing(const Tensor& tensor, const RedistributionCut& blocks) {
     return blocks.packed() ? tensor.data : memory_.allocate(tensor.type, tensor.shape).data;
   }
-  void land(void* memory, const Cut& blocks) const {
+  void land(void* memory, const RedistributionCut& blocks) const {
     if (!blocks.packed() && !dry_) blocks.unpack(memory);
   }
 
@@ -140,7 +140,7 @@ class StepRunner {
   // Whether blocks are even is the same for all ranks of an axis, which share the other axes' cuts.
 
   void reduceScatter(const Tensor& from, const Tensor& to) {
-    const Cut blocks = cut(from, step_.to);
+    const RedistributionCut blocks = cut(from, step_.to);
     const std::vector<size_t> counts = blocks.counts();
     const void* const send = packed(from, blocks);
     if (blocks.even())
@@ -153,7 +153,7 @@ class StepRunner {
   }
 
   void allGather(const Tensor& from, const Tensor& to) {
-    const Cut blocks = cut(to, step_.from);
+    const RedistributionCut blocks = cut(to, step_.from);
     const std::vector<size_t> counts = blocks.counts();
     void* const recv = landing(to, blocks);
     if (blocks.even())
@@ -167,7 +167,7 @@ class StepRunner {
   }
 
   void allToAll(const Tensor& from, const Tensor& to) {
-    const Cut sent = cut(from, step_.to), received = cut(to, step_.from);
+    const RedistributionCut sent = cut(from, step_.to), received = cut(to, step_.from);
     const std::vector<size_t> sendCounts = sent.counts(), recvCounts = received.counts();
     const void* const send = packed(from, sent);
     void* const recv = landing(to, received);
@@ -187,7 +187,7 @@ class StepRunner {
 
   const Purpose purpose_;
   MeshCommunicator& group_;
-  const Step& step_;
+  const RedistributionStep& step_;
   Arena& memory_;
   const StreamRef stream_;
   const bool dry_;  // blocks are not packed
@@ -207,7 +207,7 @@ Tensor redistribute(Purpose purpose, DeviceMesh& mesh, const Tensor& x, const Sh
   const Arena::Mark start = memory.mark();
   Tensor now = x;
   bool moved = false;
-  for (const Step& step : redistribution(global, mesh.shape(), x.layout, to)) {
+  for (const RedistributionStep& step : redistribution(global, mesh.shape(), x.layout, to)) {
     if (mesh.extent(step.axis) > 1) {
       const Tensor from = now;
       now = memory.allocate(x.type, partBy(step.after));

@@ -209,10 +209,11 @@ std::unique_ptr<Branch> mlpOf(const LlamaBlockOptions& o) {
 }  // namespace
 
 LlamaBlock::LlamaBlock(const LlamaBlockOptions& o)
-    : Block({.beforeAttention = std::make_unique<RmsNorm>(normOptions(o, ".beforeAttention")),
-             .attention = std::make_unique<RotaryAttention>(o),
-             .beforeMlp = std::make_unique<RmsNorm>(normOptions(o, ".beforeMlp")),
-             .mlp = mlpOf(o)}) {}
+    : TransformerBlock(
+          {.beforeAttention = std::make_unique<RmsNorm>(normOptions(o, ".beforeAttention")),
+           .attention = std::make_unique<RotaryAttention>(o),
+           .beforeMlp = std::make_unique<RmsNorm>(normOptions(o, ".beforeMlp")),
+           .mlp = mlpOf(o)}) {}
 
 namespace {
 

@@ -110,7 +110,7 @@ class RotaryAttention final : public Attention {
   const std::shared_ptr<RotaryTable> table_;
 };
 
-class LlamaBlock final : public Block {
+class LlamaBlock final : public TransformerBlock {
  public:
   explicit LlamaBlock(const LlamaBlockOptions& options);
 };

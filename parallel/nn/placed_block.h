@@ -27,7 +27,8 @@ class ParallelBlock final : public Module {
  public:
   /// `placed`: the parts of attention have owner 0, those of the MLP owner 1, and none rows of
   /// sequence parallelism.
-  ParallelBlock(Block::Parts parts, bool placed) : parts_(std::move(parts)), placed_(placed) {}
+  ParallelBlock(TransformerBlock::Parts parts, bool placed)
+      : parts_(std::move(parts)), placed_(placed) {}
   Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
@@ -42,7 +43,7 @@ class ParallelBlock final : public Module {
   Tensor addUp(ParallelContext& context, Purpose purpose, const Tensor& own,
                const Tensor& residual) const;
 
-  Block::Parts parts_;
+  TransformerBlock::Parts parts_;
   const bool placed_;
 };
 

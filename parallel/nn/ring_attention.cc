@@ -63,7 +63,7 @@ class Ring {
     return Tensor(memory.data, memory.type, {batch_, cut.count(owner(step)), width_});
   }
   /// Begins to send and to receive; finish() waits for it.
-  void begin(std::span<const Message> messages) {
+  void begin(std::span<const MeshMessage> messages) {
     Stream& stream = context_.sequences.stream();
     const Trace::OnStreamSpan span(context_.mesh.trace(), stream, "send and receive",
                                    Trace::Lane::Positions);
@@ -127,8 +127,8 @@ class Forward {
 
   void pass(int step) {
     constexpr Purpose purpose = Purpose::RingKeysValues;
-    ring_.begin(std::array{Message::to(ring_.next, purpose, here(step)),
-                           Message::from(ring_.previous, purpose, here(step + 1))});
+    ring_.begin(std::array{MeshMessage::to(ring_.next, purpose, here(step)),
+                           MeshMessage::from(ring_.previous, purpose, here(step + 1))});
   }
 
   /// Of queries the first keys are their own, so that there is something to merge with.
@@ -209,16 +209,16 @@ class Backward {
   /// Keys and values as long as there are ranks that have not had them; and the gradients that the
   /// step before has added to, which are home after the last step.
   void pass(int step) {
-    std::vector<Message> messages;
+    std::vector<MeshMessage> messages;
     if (step + 1 < ring_.cut.ranks) {
       constexpr Purpose purpose = Purpose::RingKeysValuesAgain;
-      messages.push_back(Message::to(ring_.next, purpose, here(step)));
-      messages.push_back(Message::from(ring_.previous, purpose, here(step + 1)));
+      messages.push_back(MeshMessage::to(ring_.next, purpose, here(step)));
+      messages.push_back(MeshMessage::from(ring_.previous, purpose, here(step + 1)));
     }
     if (step > 0) {
       constexpr Purpose purpose = Purpose::RingGradients;
-      messages.push_back(Message::to(ring_.next, purpose, gradients(step - 1)));
-      messages.push_back(Message::from(ring_.previous, purpose, gradients(step)));
+      messages.push_back(MeshMessage::to(ring_.next, purpose, gradients(step - 1)));
+      messages.push_back(MeshMessage::from(ring_.previous, purpose, gradients(step)));
     }
     ring_.begin(messages);
   }

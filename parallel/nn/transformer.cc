@@ -243,7 +243,7 @@ std::unique_ptr<Branch> mlpOf(const BlockOptions& o) {
 
 }  // namespace
 
-Block::Parts gptParts(const BlockOptions& o) {
+TransformerBlock::Parts gptParts(const BlockOptions& o) {
   return {.beforeAttention = layerNorm(o, ".beforeAttention", o.attentionOwner),
           .attention =
               std::make_unique<Attention>(AttentionOptions{.name = o.name,
@@ -261,9 +261,9 @@ Block::Parts gptParts(const BlockOptions& o) {
           .mlp = mlpOf(o)};
 }
 
-GptBlock::GptBlock(const BlockOptions& o) : Block(gptParts(o)) {}
+GptBlock::GptBlock(const BlockOptions& o) : TransformerBlock(gptParts(o)) {}
 
-void Block::declare(ParameterStore& store) {
+void TransformerBlock::declare(ParameterStore& store) {
   parts_.beforeAttention->declare(store);
   parts_.attention->declare(store);
   parts_.beforeMlp->declare(store);
@@ -272,7 +272,8 @@ void Block::declare(ParameterStore& store) {
 
 /// What goes around attention is added by its last product; where ranks add up what that gives, by
 /// the norm that reads the sum.
-Tensor Block::forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) {
+Tensor TransformerBlock::forward(ParallelContext& context, const Tensor& x,
+                                 ActivationStash& stash) {
   const bool isWhole = context.tensor.ranks() == 1;
   const Tensor middle = parts_.attention->forward(
       context, parts_.beforeAttention->forward(context, x, stash), isWhole ? x : Tensor{}, stash);
@@ -280,7 +281,8 @@ Tensor Block::forward(ParallelContext& context, const Tensor& x, ActivationStash
   return parts_.mlp->forward(context, normal, middle, stash);
 }
 
-Tensor Block::backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) {
+Tensor TransformerBlock::backward(ParallelContext& context, const Tensor& dy,
+                                  ActivationStash& stash) {
   const Tensor dMiddle =
       parts_.beforeMlp->backward(context, parts_.mlp->backward(context, dy, stash), dy, stash);
   return parts_.beforeAttention->backward(

@@ -115,7 +115,7 @@ class Attention : public Branch {
 };
 
 /// Two branches around the residual stream, each behind a norm of its own.
-class Block : public Module {
+class TransformerBlock : public Module {
  public:
   struct Parts {
     std::unique_ptr<Norm> beforeAttention;
@@ -123,7 +123,7 @@ class Block : public Module {
     std::unique_ptr<Norm> beforeMlp;
     std::unique_ptr<Branch> mlp;
   };
-  explicit Block(Parts parts) : parts_(std::move(parts)) {}
+  explicit TransformerBlock(Parts parts) : parts_(std::move(parts)) {}
   Tensor forward(ParallelContext& context, const Tensor& x, ActivationStash& stash) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, ActivationStash& stash) override;
   void declare(ParameterStore& store) override;
@@ -133,9 +133,9 @@ class Block : public Module {
 };
 
 /// Those of GPT-2: LayerNorm, Attention, Mlp or Experts.
-Block::Parts gptParts(const BlockOptions& options);
+TransformerBlock::Parts gptParts(const BlockOptions& options);
 
-class GptBlock final : public Block {
+class GptBlock final : public TransformerBlock {
  public:
   explicit GptBlock(const BlockOptions& options);
 };

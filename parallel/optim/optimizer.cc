@@ -13,9 +13,9 @@ namespace {
 const std::string kMoments[] = {"exp_avg", "exp_avg_sq"};
 const std::string kVelocity[] = {"momentum_buffer"};
 
-class AdamW final : public Optimizer {
+class AdamWOptimizer final : public Optimizer {
  public:
-  explicit AdamW(const AdamWOptions& options) : options_(options) {}
+  explicit AdamWOptimizer(const AdamWOptions& options) : options_(options) {}
   std::span<const std::string> stateNames() const override { return kMoments; }
 
   void beginStep(int64_t step, double learningRate) override {
@@ -49,9 +49,9 @@ class AdamW final : public Optimizer {
   std::vector<AdamWTensors> tensors_;  // of the last update, whose memory the next one takes
 };
 
-class Sgd final : public Optimizer {
+class SgdOptimizer final : public Optimizer {
  public:
-  explicit Sgd(const SgdOptions& options) : options_(options) {}
+  explicit SgdOptimizer(const SgdOptions& options) : options_(options) {}
   std::span<const std::string> stateNames() const override {
     return std::span(kVelocity).first(options_.momentum > 0 ? 1 : 0);
   }
@@ -84,11 +84,11 @@ class Sgd final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> makeAdamW(const AdamWOptions& options) {
-  return std::make_unique<AdamW>(options);
+  return std::make_unique<AdamWOptimizer>(options);
 }
 
 std::unique_ptr<Optimizer> makeSgd(const SgdOptions& options) {
-  return std::make_unique<Sgd>(options);
+  return std::make_unique<SgdOptimizer>(options);
 }
 
 double CosineSchedule::at(int64_t step) const {

@@ -163,7 +163,7 @@ Schedule buildSchedule(const ScheduleOptions& o) {
              .ranks = o.ranks,
              .chunks = chunksOf(o),
              .microBatches = o.microBatches,
-             .placement = vShaped ? Placement::V : Placement::InOrder,
+             .placement = vShaped ? StagePlacement::V : StagePlacement::InOrder,
              .splitsBackward = vShaped || o.kind == ScheduleKind::ZeroBubbleH1};
   Orders orders;
   if (vShaped) {

@@ -34,12 +34,12 @@ size_t groupSize(std::span<const Action> actions) {
 }
 
 int Schedule::stage(int rank, int chunk) const {
-  const bool back = placement == Placement::V && chunk % 2 == 1;
+  const bool back = placement == StagePlacement::V && chunk % 2 == 1;
   return chunk * ranks + (back ? ranks - 1 - rank : rank);
 }
 
 int Schedule::rankOf(int stage) const {
-  const bool back = placement == Placement::V && chunkOf(stage) % 2 == 1;
+  const bool back = placement == StagePlacement::V && chunkOf(stage) % 2 == 1;
   return back ? ranks - 1 - stage % ranks : stage % ranks;
 }
 
@@ -62,7 +62,7 @@ int Schedule::waiting(int rank, ActionKind receive) const {
   return static_cast<int>(most);
 }
 
-Transfer transferOf(const Schedule& s, int rank, const Action& action) {
+StageTransfer transferOf(const Schedule& s, int rank, const Action& action) {
   const int stage = s.stage(rank, action.chunk);
   switch (action.kind) {
     case ActionKind::SendF: return {s.rankOf(stage + 1), stage};

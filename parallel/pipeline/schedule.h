@@ -51,12 +51,12 @@ std::ostream& operator<<(std::ostream& out, const Action& action);  ///< "F 3", 
 /// How many actions at the front are one group; 0 before a computation.
 size_t groupSize(std::span<const Action> actions);
 
-enum class Placement : uint8_t { InOrder, V };
+enum class StagePlacement : uint8_t { InOrder, V };
 
 struct Schedule {
   std::string name;
   int ranks = 1, chunks = 1, microBatches = 1;
-  Placement placement = Placement::InOrder;
+  StagePlacement placement = StagePlacement::InOrder;
   bool splitsBackward = false;  ///< into B and W
   std::vector<std::vector<Action>> byRank;
 
@@ -74,9 +74,9 @@ struct Schedule {
 };
 
 /// The other end of a transfer, and the stage whose F or B made what is sent.
-struct Transfer {
+struct StageTransfer {
   int peer = 0, producer = 0;
 };
-Transfer transferOf(const Schedule& schedule, int rank, const Action& action);
+StageTransfer transferOf(const Schedule& schedule, int rank, const Action& action);
 
 }  // namespace tutti::parallel

@@ -7,9 +7,9 @@ namespace tutti::parallel {
 namespace {
 
 /// When what stages made is there.
-class Clock {
+class TimelineClock {
  public:
-  Clock(const Schedule& s, const Costs& costs)
+  TimelineClock(const Schedule& s, const Costs& costs)
       : s_(s),
         costs_(costs),
         ends_(2 * static_cast<size_t>(s.stages()) * static_cast<size_t>(s.microBatches), -1) {}
@@ -52,7 +52,7 @@ class Clock {
 
 Timeline timelineOf(const Schedule& s, const Costs& costs) {
   check(costs);
-  Clock clock(s, costs);
+  TimelineClock clock(s, costs);
   Timeline timeline{.chunks = s.chunks, .byRank = {}};
   timeline.byRank.resize(static_cast<size_t>(s.ranks));
   std::vector<size_t> next(static_cast<size_t>(s.ranks));

@@ -32,7 +32,7 @@ Action receiverOf(const Schedule& s, int rank, const Action& send) {
   return {forward ? ActionKind::RecvF : ActionKind::RecvB, s.chunkOf(stage), send.microBatch};
 }
 
-struct Message {
+struct StageMessage {
   int64_t made = 0;
   Action receive;
 };
@@ -42,7 +42,7 @@ struct Message {
 struct Gap {
   int64_t opens = 0;
   std::vector<Action> sends;
-  std::vector<Message> messages;
+  std::vector<StageMessage> messages;
 };
 
 /// Those of a rank: one before each of its computations, and one behind the last.

@@ -22,9 +22,9 @@ namespace tutti::parallel {
 namespace {
 
 /// Appends actions, each kind of each chunk in the order of micro-batches.
-class Writer {
+class VShapedWriter {
  public:
-  explicit Writer(int microBatches) : microBatches_(microBatches) {}
+  explicit VShapedWriter(int microBatches) : microBatches_(microBatches) {}
 
   int count(ActionKind kind, int chunk) const { return counts_[place(kind, chunk)]; }
   /// The next one; those of micro-batches that are not there are counted, and left out.
@@ -51,7 +51,7 @@ class Writer {
 std::vector<Action> orderOfPaper(int p, int rank, int microBatches) {
   using enum ActionKind;
   const int m = std::max(2 * p - 1, microBatches);
-  Writer w(microBatches);
+  VShapedWriter w(microBatches);
   for (int i = 0; i < 2 * (p - rank) - 1; ++i) w.write(F, 0);
   for (int i = 0; i < rank; ++i) w.write(F, 1), w.write(F, 0);
   for (int i = 0; i < p - rank; ++i) w.write(F, 1), w.backward(1);
@@ -72,14 +72,14 @@ std::vector<Action> orderOfPaper(int p, int rank, int microBatches) {
 using Priority = std::array<ActionKind, 3>;
 
 /// Each rank takes what it can begin first; at the same time, by priority, the later chunk first.
-class Walk {
+class VShapedWalk {
  public:
-  Walk(const Schedule& s, const Costs& costs, int mostActivations, const Priority& priority)
+  VShapedWalk(const Schedule& s, const Costs& costs, int mostActivations, const Priority& priority)
       : s_(s),
         costs_(costs),
         most_(mostActivations),
         priority_(priority),
-        ranks_(static_cast<size_t>(s.ranks), Rank{.writer = Writer(s.microBatches)}) {
+        ranks_(static_cast<size_t>(s.ranks), Rank{.writer = VShapedWriter(s.microBatches)}) {
     for (auto& ends : ends_)
       ends.assign(static_cast<size_t>(s.stages()) * static_cast<size_t>(s.microBatches), -1);
   }
@@ -100,7 +100,7 @@ class Walk {
 
  private:
   struct Rank {
-    Writer writer;
+    VShapedWriter writer;
     int64_t free = 0;
     int held = 0;
   };
@@ -192,7 +192,7 @@ Orders vShapedOrders(const Schedule& s, const ScheduleOptions& o) {
       orders.push_back(orderOfPaper(s.ranks, rank, s.microBatches));
   }
   for (const Priority& priority : kPriorities)
-    candidates.push_back(Walk(s, o.costs, most, priority).run());
+    candidates.push_back(VShapedWalk(s, o.costs, most, priority).run());
   return *std::min_element(candidates.begin(), candidates.end(),
                            [&](const Orders& a, const Orders& b) {
                              return worth(s, a, o.costs) < worth(s, b, o.costs);

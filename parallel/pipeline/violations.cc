@@ -184,17 +184,17 @@ class RankCheck {
 // ---- pairs of ranks ----
 
 /// What is sent, in terms that both ends have.
-struct Message {
+struct MatchedMessage {
   bool forward;
   int producer, microBatch;
   size_t index;  // of the action
-  bool same(const Message& other) const {
+  bool same(const MatchedMessage& other) const {
     return forward == other.forward && producer == other.producer && microBatch == other.microBatch;
   }
 };
 
 using Pair = std::pair<int, int>;  // from, to
-using Messages = std::map<Pair, std::vector<Message>>;
+using Messages = std::map<Pair, std::vector<MatchedMessage>>;
 
 void checkPairs(const Schedule& s, Violations& found) {
   Messages sent, received;

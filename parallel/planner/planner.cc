@@ -11,9 +11,9 @@ namespace {
 constexpr size_t kFastest = 16;
 constexpr int kTurns = 2;
 
-class Search {
+class PlannerSearch {
  public:
-  Search(Predictor& predictor, const PlanOptions& options)
+  PlannerSearch(Predictor& predictor, const PlannerOptions& options)
       : predictor_(predictor), options_(options) {}
 
   Plan plan() {
@@ -100,17 +100,17 @@ class Search {
   }
 
   Predictor& predictor_;
-  const PlanOptions& options_;
+  const PlannerOptions& options_;
   Plan plan_;
   std::string refusal_;  // the last one
 };
 
 }  // namespace
 
-Plan planTraining(Predictor& predictor, const PlanOptions& options) {
+Plan planTraining(Predictor& predictor, const PlannerOptions& options) {
   require(options.space.devices > 0 && options.space.ranksPerHost > 0, "a plan for ",
           options.space.devices, " devices, ", options.space.ranksPerHost, " on a host");
-  return Search(predictor, options).plan();
+  return PlannerSearch(predictor, options).plan();
 }
 
 }  // namespace tutti::parallel

@@ -16,7 +16,7 @@
 
 namespace tutti::parallel {
 
-struct PlanOptions {
+struct PlannerOptions {
   LayoutSpace space;
   size_t memoryBytes = 0;  ///< that a rank may hold
 };
@@ -34,6 +34,6 @@ struct Plan {
 };
 
 /// Throws InvalidArgument where no layout divides, and, as Engine does, where none is taken.
-Plan planTraining(Predictor& predictor, const PlanOptions& options);
+Plan planTraining(Predictor& predictor, const PlannerOptions& options);
 
 }  // namespace tutti::parallel

@@ -49,7 +49,7 @@ struct Predictor::Work {
   double busy() const { return compute + layers; }
 };
 
-Predictor::Predictor(TrainingJob job, DeviceRates rates, Network& network, int ranksPerHost)
+Predictor::Predictor(TrainingJob job, DeviceRates rates, NetworkModel& network, int ranksPerHost)
     : job_(std::move(job)),
       rates_(std::move(rates)),
       network_(network),

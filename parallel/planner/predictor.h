@@ -28,7 +28,7 @@ struct RankRuns {
 class Predictor {
  public:
   /// `network` must outlive it. `ranksPerHost` share the cores of a host, if rates have any.
-  Predictor(TrainingJob job, DeviceRates rates, Network& network, int ranksPerHost);
+  Predictor(TrainingJob job, DeviceRates rates, NetworkModel& network, int ranksPerHost);
 
   const TrainingJob& job() const { return job_; }
   /// What the rank that holds most holds, where that is at most `limit` bytes; otherwise what some
@@ -54,7 +54,7 @@ class Predictor {
 
   const TrainingJob job_;
   const DeviceRates rates_;
-  Network& network_;
+  NetworkModel& network_;
   const int ranksPerHost_;
   int dryRuns_ = 0;
   std::map<std::string, RankRuns> done_;         // by what their layout says of itself

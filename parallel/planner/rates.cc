@@ -38,7 +38,8 @@ const CollectiveCount& countOf(const CollectiveCounters& counters, CollectiveKin
   return counters.sent;
 }
 
-double Network::seconds(const MeshShape& mesh, AxisSet axes, const CollectiveCounters& counted) {
+double NetworkModel::seconds(const MeshShape& mesh, AxisSet axes,
+                             const CollectiveCounters& counted) {
   double total = 0;
   for (const CollectiveKind kind : kCollectiveKinds) {
     const CollectiveCount& count = countOf(counted, kind);

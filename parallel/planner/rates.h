@@ -44,9 +44,9 @@ inline constexpr CollectiveKind kCollectiveKinds[] = {
     CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather,
     CollectiveKind::AllToAll, CollectiveKind::Message};
 
-class Network {
+class NetworkModel {
  public:
-  virtual ~Network() = default;
+  virtual ~NetworkModel() = default;
   /// One call among the ranks of `mesh` along `axes`, while all others make the same; a message
   /// goes to the next of them. `bytes` is the larger side on a rank, as counters count it.
   virtual double seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind,

@@ -27,7 +27,7 @@ namespace {
 using namespace tutti;
 using namespace tutti::parallel;
 
-struct Options {
+struct GenerateCommandOptions {
   std::string from, tokenizer, exportTo;
   int ranks = 0, tp = 1, pp = 1;
   GenerateOptions generate = {.tokens = 100};
@@ -37,7 +37,7 @@ struct Options {
   std::string device = "host";
 };
 
-void declare(CLI::App& app, Options& o) {
+void declare(CLI::App& app, GenerateCommandOptions& o) {
   app.add_option("--from", o.from,
                  "a folder of train_gpt's checkpoints, one of them, or a Hugging "
                  "Face folder of a GPT-2 or Llama")
@@ -80,7 +80,7 @@ int64_t kvHeadsOf(const Model& o) {
   return o.heads;
 }
 
-MeshShape meshOf(const Options& o, const ModelOptions& model, int ranks) {
+MeshShape meshOf(const GenerateCommandOptions& o, const ModelOptions& model, int ranks) {
   require(ranks % o.pp == 0, "--pp ", o.pp, " does not divide ", ranks, " ranks");
   require(ranks / o.pp % o.tp == 0, "--tp ", o.tp, " does not divide ", ranks,
           o.pp > 1 ? message(" ranks by --pp ", o.pp) : " ranks");
@@ -92,8 +92,8 @@ MeshShape meshOf(const Options& o, const ModelOptions& model, int ranks) {
 }
 
 /// All that can be wrong with the flags, before there are ranks.
-struct Job {
-  Job(const Options& o, int ranks)
+struct GenerateJob {
+  GenerateJob(const GenerateCommandOptions& o, int ranks)
       : source(findModel(o.from, o.tokenizer)), tokenizer(openTokenizer(source)) {
     const int64_t most = contextOf(source.options);
     require(o.context <= most, "--context ", o.context, ": the model sees at most ", most,
@@ -117,7 +117,7 @@ struct Job {
   MeshShape shape;
 };
 
-void write(const Options& o, Job& job) {
+void write(const GenerateCommandOptions& o, GenerateJob& job) {
   DeviceMesh mesh = joinMesh(job.shape, o.device, false);
   host::setBlasThreads(1);  // ranks are the parallelism
   const auto kernels = kernelsFor(mesh);
@@ -138,9 +138,9 @@ void write(const Options& o, Job& job) {
   flushOutput();
 }
 
-int run(int argc, char** argv, const Options& options) {
+int run(int argc, char** argv, const GenerateCommandOptions& options) {
   const RankPlan plan = planRanks(options.ranks > 0 ? options.ranks : options.tp * options.pp);
-  Job job(options, plan.ranks);
+  GenerateJob job(options, plan.ranks);
   if (plan.launch) return launchRanks(argc, argv, plan.ranks);
   write(options, job);
   return 0;
@@ -149,7 +149,7 @@ int run(int argc, char** argv, const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
+  GenerateCommandOptions options;
   CLI::App app("Writes text with a trained model, over one rank or several.", "generate");
   declare(app, options);
   try {

@@ -22,12 +22,12 @@ namespace {
 using namespace tutti;
 using namespace tutti::parallel;
 
-struct Options {
+struct TokenizeOptions {
   std::vector<std::string> texts;
   std::string tokenizer, output, separator, check;
 };
 
-void declare(CLI::App& app, Options& o) {
+void declare(CLI::App& app, TokenizeOptions& o) {
   CLI::Option* text = app.add_option("--text", o.texts, "texts, in the order in which they come");
   CLI::Option* output = app.add_option("--output", o.output, "the token file; there is none yet");
   app.add_option("--tokenizer", o.tokenizer, "a tokenizer.json; default: each byte is a token")
@@ -39,7 +39,7 @@ void declare(CLI::App& app, Options& o) {
   text->needs(output);
 }
 
-std::vector<int32_t> separatorOf(const Options& o, const Tokenizer& tokenizer) {
+std::vector<int32_t> separatorOf(const TokenizeOptions& o, const Tokenizer& tokenizer) {
   if (o.separator.empty()) return {};
   const std::vector<int32_t> ids = tokenizer.encode(o.separator);
   require(ids.size() == 1, "--separator ", o.separator, " is ", ids.size(), " tokens, not one");
@@ -62,7 +62,7 @@ void show(const std::string& path, const TokenFileFacts& facts) {
   flushOutput();
 }
 
-void write(const Options& o) {
+void write(const TokenizeOptions& o) {
   const auto tokenizer = openTokenizer(o.tokenizer);
   const std::vector<int32_t> separator = separatorOf(o, *tokenizer);
   TokenFileWriter writer(o.output, tokenizer->vocabulary(), tokenizer->fingerprint());
@@ -87,7 +87,7 @@ void check(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
+  TokenizeOptions options;
   CLI::App app(
       "Makes a token file of texts, or checks one. There are no tensors in it, and so no --device.",
       "tokenize");

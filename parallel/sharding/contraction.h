@@ -50,9 +50,9 @@ Shape globalShape(const Term& term, const Sizes& sizes);
 /// One way to compute a product: operands are redistributed, multiplied where they are, and the
 /// result redistributed.
 struct Derivation {
-  std::vector<Step> stepsOfA, stepsOfB;
+  std::vector<RedistributionStep> stepsOfA, stepsOfB;
   Product multiplied;  ///< the operands and the result as they lie then
-  std::vector<Step> stepsOfC;
+  std::vector<RedistributionStep> stepsOfC;
   int64_t sent = 0;  ///< elements, by the rank that sends most in each step
   double flops = 0;  ///< of the largest rank: a multiplication and an addition are two
 };

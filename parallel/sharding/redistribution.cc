@@ -9,10 +9,10 @@ namespace tutti::parallel {
 namespace {
 
 /// What a way is chosen by.
-struct Cost {
+struct RedistributionCost {
   int64_t sent = 0;
   int steps = 0;
-  auto operator<=>(const Cost&) const = default;
+  auto operator<=>(const RedistributionCost&) const = default;
 };
 
 /// Elements beyond which the sums of a search could overflow.
@@ -48,12 +48,12 @@ AxisSet movable(const Layout& from, const Layout& to, int dimensions) {
 }
 
 /// Dijkstra's search over layouts.
-class Search {
+class RedistributionSearch {
  public:
-  Search(const Shape& global, const MeshShape& mesh, AxisSet axes)
+  RedistributionSearch(const Shape& global, const MeshShape& mesh, AxisSet axes)
       : global_(global), mesh_(mesh), axes_(axes) {}
 
-  std::vector<Step> find(const Layout& from, const Layout& to) {
+  std::vector<RedistributionStep> find(const Layout& from, const Layout& to) {
     const auto later = [](const Node& a, const Node& b) {
       return a.cost != b.cost ? a.cost < b.cost : a.layout < b.layout;
     };
@@ -63,8 +63,8 @@ class Search {
       const Node now = *open.begin();
       open.erase(open.begin());
       if (now.layout == to) return stepsTo(to, now.cost.steps);
-      for (const Step& step : stepsFrom(now.layout)) {
-        const Cost cost{now.cost.sent + step.sent, now.cost.steps + 1};
+      for (const RedistributionStep& step : stepsFrom(now.layout)) {
+        const RedistributionCost cost{now.cost.sent + step.sent, now.cost.steps + 1};
         const auto [at, isNew] = arrivals_.try_emplace(step.after, Arrival{cost, step});
         if (!isNew) {
           if (at->second.cost <= cost) continue;
@@ -80,23 +80,23 @@ class Search {
 
  private:
   struct Node {
-    Cost cost;
+    RedistributionCost cost;
     Layout layout;
   };
   struct Arrival {
-    Cost cost;
-    Step step;  // the last one
+    RedistributionCost cost;
+    RedistributionStep step;  // the last one
   };
 
-  std::vector<Step> stepsTo(const Layout& to, int count) const {
-    std::vector<Step> steps(static_cast<size_t>(count));
+  std::vector<RedistributionStep> stepsTo(const Layout& to, int count) const {
+    std::vector<RedistributionStep> steps(static_cast<size_t>(count));
     const Layout* layout = &to;
     for (size_t i = steps.size(); i-- > 0; layout = &steps[i].before)
       steps[i] = arrivals_.at(*layout).step;
     return steps;
   }
 
-  const std::vector<Step>& stepsFrom(const Layout& now) {
+  const std::vector<RedistributionStep>& stepsFrom(const Layout& now) {
     steps_.clear();
     AxisSet idle = axes_;  // those that are replicated
     for (int d = 0; d < global_.rank(); ++d) {
@@ -137,7 +137,7 @@ class Search {
       if (dimension(after, to).size() == AxisList::kMostAxes) return;
       dimension(after, to).append(axis);
     }
-    Step step{move, axis, from, to, before, after, 0};
+    RedistributionStep step{move, axis, from, to, before, after, 0};
     step.sent = sentIn(step);
     steps_.push_back(step);
   }
@@ -151,7 +151,7 @@ class Search {
   }
 
   /// Of the ranks that differ along the step's axis alone and hold most, the one that sends most.
-  int64_t sentIn(const Step& step) const {
+  int64_t sentIn(const RedistributionStep& step) const {
     const int ranks = mesh_[step.axis];
     switch (step.move) {
       case Move::AllReduce: {
@@ -169,7 +169,7 @@ class Search {
 
   /// What a rank has is the larger, and what it keeps of that is the smaller, the earlier it is: it
   /// is the last rank that sends most, or the last of those that have one more.
-  int64_t sentInAllToAll(const Step& step, int ranks) const {
+  int64_t sentInAllToAll(const RedistributionStep& step, int ranks) const {
     const Shape gathered = largest(step.after);
     const auto sentBy = [&](int rank) {
       Shape own = largest(step.before);
@@ -190,7 +190,7 @@ class Search {
   const MeshShape& mesh_;
   const AxisSet axes_;
   std::map<Layout, Arrival> arrivals_;
-  std::vector<Step> steps_;
+  std::vector<RedistributionStep> steps_;
 };
 
 }  // namespace
@@ -206,8 +206,8 @@ const char* toString(Move move) {
   return "unknown move";
 }
 
-std::vector<Step> redistribution(const Shape& global, const MeshShape& mesh, const Layout& from,
-                                 const Layout& to) {
+std::vector<RedistributionStep> redistribution(const Shape& global, const MeshShape& mesh,
+                                               const Layout& from, const Layout& to) {
   const int dimensions = global.rank();
   requireSound(from, dimensions);
   requireSound(to, dimensions);
@@ -218,12 +218,12 @@ std::vector<Step> redistribution(const Shape& global, const MeshShape& mesh, con
       fail(ErrorCode::InvalidArgument, "a tensor that lies as ", from.describe(dimensions),
            " has no summands over ", toString(axis), " to lie as ", to.describe(dimensions));
   }
-  return Search(global, mesh, movable(from, to, dimensions)).find(from, to);
+  return RedistributionSearch(global, mesh, movable(from, to, dimensions)).find(from, to);
 }
 
-int64_t elementsSent(const std::vector<Step>& steps) {
+int64_t elementsSent(const std::vector<RedistributionStep>& steps) {
   int64_t sent = 0;
-  for (const Step& step : steps) sent += step.sent;
+  for (const RedistributionStep& step : steps) sent += step.sent;
   return sent;
 }
 

@@ -30,22 +30,22 @@ enum class Move : uint8_t {
 };
 const char* toString(Move move);  ///< "AllReduce", ..., "slice"
 
-struct Step {
+struct RedistributionStep {
   Move move = Move::AllReduce;
   Axis axis = Axis::Data;
   int from = -1, to = -1;  ///< dimensions; -1 where the move has none
   Layout before, after;
   int64_t sent = 0;  ///< elements, by the rank that sends most
-  bool operator==(const Step&) const = default;
+  bool operator==(const RedistributionStep&) const = default;
 };
 
 /// The cheapest way between two layouts, which leaves alone the axes that lie in both of them
 /// alike. Throws InvalidArgument when an axis would become partial, as no values are summands of a
 /// given one, and as requireSound().
-std::vector<Step> redistribution(const Shape& global, const MeshShape& mesh, const Layout& from,
-                                 const Layout& to);
+std::vector<RedistributionStep> redistribution(const Shape& global, const MeshShape& mesh,
+                                               const Layout& from, const Layout& to);
 
-int64_t elementsSent(const std::vector<Step>& steps);
+int64_t elementsSent(const std::vector<RedistributionStep>& steps);
 
 /// The layout of the gradient of a tensor that lies as `layout`: the same, with nothing partial,
 /// since each summand has the gradient of the sum. So the backward of redistribute(x, to) is

@@ -15,12 +15,12 @@
 
 namespace tutti::parallel {
 
-struct TreePlace {
+struct GradientTreePlace {
   int level;   ///< where this micro-batch's gradient is written
   int merges;  ///< afterwards: add level to level - 1, that to level - 2, ... this many times
 };
 
-inline TreePlace treePlace(int microBatch) {
+inline GradientTreePlace treePlace(int microBatch) {
   const auto k = static_cast<uint32_t>(microBatch);
   return {std::popcount(k), std::countr_one(k)};
 }

@@ -220,7 +220,7 @@ void Gradients::unitDone(int id, int microBatch, bool early) {
   if (bucket.round != round) beginRound(bucket, round);
   if (policy_.deterministic) {
     const int64_t elements = cut_.units[static_cast<size_t>(id)].full;
-    const TreePlace place = treePlace(inRound);
+    const GradientTreePlace place = treePlace(inRound);
     for (int level = place.level; level > place.level - place.merges; --level)
       kernels_.add(bucket.levels[static_cast<size_t>(level)].rows(u.full, elements),
                    bucket.levels[static_cast<size_t>(level) - 1].rows(u.full, elements));
@@ -336,8 +336,8 @@ void Gradients::addTie(const Tie& tie) {
     return;
   }
   constexpr Purpose purpose = Purpose::TiedGradient;
-  const Message messages[] = {Message::to(tie.rank, purpose, mine),
-                              Message::from(tie.rank, purpose, tie.other)};
+  const MeshMessage messages[] = {MeshMessage::to(tie.rank, purpose, mine),
+                                  MeshMessage::from(tie.rank, purpose, tie.other)};
   mesh_.communicator({Axis::Pipeline})->exchange(messages);
   kernels_.add(tie.other, mine);
 }

@@ -196,7 +196,7 @@ void ParameterStore::addLoss(double value, int microBatch) {
          microBatches_ * rounds_);
   const int inRound = microBatch % microBatches_;
   if (policy_.deterministic) {
-    const TreePlace place = treePlace(inRound);
+    const GradientTreePlace place = treePlace(inRound);
     auto at = lossLevels_.begin() + place.level;
     *at = value;
     for (int i = 0; i < place.merges; ++i, --at) *(at - 1) += *at;

@@ -9,10 +9,10 @@ namespace tutti::parallel {
 
 namespace {
 
-struct Product {
+struct WideProduct {
   uint32_t high, low;
 };
-Product multiply(uint32_t a, uint32_t b) {
+WideProduct multiply(uint32_t a, uint32_t b) {
   const uint64_t product = uint64_t{a} * b;
   return {static_cast<uint32_t>(product >> 32), static_cast<uint32_t>(product)};
 }
@@ -31,8 +31,8 @@ uint64_t hashBytes(const void* data, size_t count) {
 
 PhiloxWords philox(PhiloxWords counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
-    const Product p0 = multiply(0xD2511F53u, counter[0]);
-    const Product p1 = multiply(0xCD9E8D57u, counter[2]);
+    const WideProduct p0 = multiply(0xD2511F53u, counter[0]);
+    const WideProduct p1 = multiply(0xCD9E8D57u, counter[2]);
     counter = {p1.high ^ counter[1] ^ key[0], p1.low, p0.high ^ counter[3] ^ key[1], p0.low};
     key[0] += 0x9E3779B9u;
     key[1] += 0xBB67AE85u;

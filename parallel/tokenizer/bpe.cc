@@ -19,11 +19,11 @@ struct Symbol {
 };
 
 /// Two neighbours that a merge joins, as they were when this was noted.
-struct Candidate {
+struct MergeCandidate {
   uint32_t rank = 0;
   int64_t left = 0;
   int32_t joined = 0;
-  bool operator>(const Candidate& other) const {
+  bool operator>(const MergeCandidate& other) const {
     return std::tie(rank, left) > std::tie(other.rank, other.left);
   }
 };
@@ -47,7 +47,7 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
     symbols[i] = {bytes_[static_cast<unsigned char>(word[i])], static_cast<int64_t>(i) - 1,
                   i + 1 < word.size() ? static_cast<int64_t>(i) + 1 : -1};
   const auto at = [&](int64_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+  std::priority_queue<MergeCandidate, std::vector<MergeCandidate>, std::greater<>> candidates;
   const auto note = [&](int64_t left) {
     if (left < 0 || at(left).after < 0) return;
     if (const Rule* rule = ruleOf(at(left).id, at(at(left).after).id))
@@ -55,7 +55,7 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
   };
   for (size_t i = 0; i < word.size(); ++i) note(static_cast<int64_t>(i));
   while (!candidates.empty()) {
-    const Candidate next = candidates.top();
+    const MergeCandidate next = candidates.top();
     candidates.pop();
     Symbol& left = at(next.left);
     if (left.id < 0 || left.after < 0) continue;

@@ -39,8 +39,8 @@ void waitFor(RendezvousClient& rendezvous, const std::function<bool()>& conditio
 }
 
 /// Nothing where all ranks are on this host: the rendezvous cannot be reached from another.
-std::optional<NetworkInterface> towardsOtherHosts(const RendezvousClient& rendezvous,
-                                                  const Rendezvous& point) {
+std::optional<LocalInterface> towardsOtherHosts(const RendezvousClient& rendezvous,
+                                                const Rendezvous& point) {
   const bool many = point.network || point.address.family != Family::Unix;
   return many ? networkInterface(rendezvous.ownAddress()) : std::nullopt;
 }

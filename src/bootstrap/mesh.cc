@@ -21,7 +21,7 @@ std::string networkAddress(const Arrival& arrival) {
 }  // namespace
 
 Mesh::Mesh(const Credentials& credentials, int rank, int size,
-           const std::optional<NetworkInterface>& network)
+           const std::optional<LocalInterface>& network)
     : credentials_(credentials),
       rank_(rank),
       size_(size),
@@ -29,7 +29,7 @@ Mesh::Mesh(const Credentials& credentials, int rank, int size,
       listener_(listen(network), credentials, HandshakePurpose::Mesh, rank),
       sockets_(static_cast<size_t>(size)) {}
 
-std::vector<base::FileDescriptor> Mesh::listen(const std::optional<NetworkInterface>& network) {
+std::vector<base::FileDescriptor> Mesh::listen(const std::optional<LocalInterface>& network) {
   const int backlog = std::clamp(size_, 16, 4096);
   std::vector<base::FileDescriptor> listeners;
   listeners.push_back(listenOn(arrival_.listening, backlog));

@@ -17,7 +17,7 @@ class Mesh {
   /// Starts to listen, at an address of its own, and on the interface for other hosts if there is
   /// one.
   Mesh(const Credentials& credentials, int rank, int size,
-       const std::optional<NetworkInterface>& network);
+       const std::optional<LocalInterface>& network);
   Arrival arrival() const { return arrival_; }
 
   /// Connects as the rendezvous's table says. The sockets by rank; the own one is empty. Throws
@@ -38,7 +38,7 @@ class Mesh {
                                 const std::string& why) const;
   bool onThisHost(const Arrival& peer) const { return peer.info.bootId == arrival_.info.bootId; }
   std::string describe(int rank, const Table& table) const;
-  std::vector<base::FileDescriptor> listen(const std::optional<NetworkInterface>& network);
+  std::vector<base::FileDescriptor> listen(const std::optional<LocalInterface>& network);
   std::string missing(const Table& table) const;
 
   Credentials credentials_;

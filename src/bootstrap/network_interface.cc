@@ -94,14 +94,14 @@ bool isListed(const std::string& list, const std::string& name) {
   return named != others;
 }
 
-std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
-                                                const WantedInterface& wanted,
-                                                const std::optional<Address>& used,
-                                                const std::optional<Address>& route) {
+std::optional<LocalInterface> chooseInterface(std::vector<InterfaceEntry> up,
+                                              const WantedInterface& wanted,
+                                              const std::optional<Address>& used,
+                                              const std::optional<Address>& route) {
   // IPv4 before IPv6.
   std::ranges::stable_sort(up, {},
                            [](const InterfaceEntry& e) { return e.interface.address.family; });
-  const auto findFirst = [&](const auto& condition) -> std::optional<NetworkInterface> {
+  const auto findFirst = [&](const auto& condition) -> std::optional<LocalInterface> {
     const auto it = std::ranges::find_if(up, condition);
     return it == up.end() ? std::nullopt : std::optional(it->interface);
   };
@@ -125,7 +125,7 @@ std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
   return findFirst([&](const InterfaceEntry&) { return !wanted.list.empty(); });
 }
 
-std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used) {
+std::optional<LocalInterface> networkInterface(const std::optional<Address>& used) {
   const std::vector<InterfaceEntry> up = interfacesUp();
   const WantedInterface wanted{base::lenientEnv().interface, base::lenientEnv().socketInterfaces};
   const auto chosen = chooseInterface(up, wanted, used, towardsDefaultRoute());

@@ -10,7 +10,7 @@
 
 namespace tutti::bootstrap {
 
-struct NetworkInterface {
+struct LocalInterface {
   std::string name;  ///< "eth0"
   Address address;   ///< port 0: the kernel chooses
 };
@@ -19,7 +19,7 @@ struct NetworkInterface {
 /// an address that is in use already, or the one of the default route, or the first that is up and
 /// is not the loopback. Nothing when there is none. Throws InvalidArgument when either variable
 /// names none that is up.
-std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used = {});
+std::optional<LocalInterface> networkInterface(const std::optional<Address>& used = {});
 /// Which of the two variables has a say in that: its name. Empty: neither is set.
 std::string interfaceVariable();
 /// For messages: "interface eth0, chosen by TUTTI_INTERFACE".
@@ -27,7 +27,7 @@ std::string describeInterface(const std::string& name, const std::string& variab
 
 /// An address that is up.
 struct InterfaceEntry {
-  NetworkInterface interface;
+  LocalInterface interface;
   bool loopback = false;
 };
 /// Those of this host, in the kernel's order. Link-local addresses of IPv6 are left out: they mean
@@ -43,10 +43,10 @@ struct WantedInterface {
   std::string list;  ///< NCCL_SOCKET_IFNAME; see isListed()
 };
 /// The same choice among `up`; `route` leads to others.
-std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
-                                                const WantedInterface& wanted,
-                                                const std::optional<Address>& used,
-                                                const std::optional<Address>& route);
+std::optional<LocalInterface> chooseInterface(std::vector<InterfaceEntry> up,
+                                              const WantedInterface& wanted,
+                                              const std::optional<Address>& used,
+                                              const std::optional<Address>& route);
 /// Whether a list as NCCL reads it allows an interface: "eth,ib" all whose names begin so, "=eth0"
 /// those of these names, "^docker" and "^=lo" all but such.
 bool isListed(const std::string& list, const std::string& name);

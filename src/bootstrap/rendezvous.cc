@@ -9,7 +9,7 @@ namespace {
 constexpr std::array<char, 8> kMagic{'T', 'U', 'T', 'T', 'I', 'I', 'D', '\0'};
 constexpr uint8_t kSameUser = 1, kOpenedByRankZero = 2, kNetworkIsIpv6 = 4;
 
-struct Layout {
+struct IdLayout {
   std::array<char, 8> magic;
   uint32_t version;
   uint8_t family, flags;
@@ -20,12 +20,12 @@ struct Layout {
   Key secret;
   std::array<std::byte, 16> checksum;
 };
-static_assert(sizeof(Layout) == 128 && std::is_trivially_copyable_v<Layout>);
+static_assert(sizeof(IdLayout) == 128 && std::is_trivially_copyable_v<IdLayout>);
 
-std::array<std::byte, 16> checksumOf(const Layout& layout) {
+std::array<std::byte, 16> checksumOf(const IdLayout& layout) {
   std::array<std::byte, 16> sum;
   digestInto(sum, "unique id",
-             std::as_bytes(std::span(&layout, 1)).first(offsetof(Layout, checksum)));
+             std::as_bytes(std::span(&layout, 1)).first(offsetof(IdLayout, checksum)));
   return sum;
 }
 
@@ -33,16 +33,16 @@ std::array<std::byte, 16> checksumOf(const Layout& layout) {
 
 UniqueId encode(const Rendezvous& point) {
   const Address& at = point.address;
-  Layout layout{.magic = kMagic,
-                .version = kProtocolVersion,
-                .family = static_cast<uint8_t>(at.family),
-                .flags = 0,
-                .port = point.network ? point.network->port : at.port,
-                .ip = point.network ? point.network->ip : at.ip,
-                .name = at.name,
-                .job = point.credentials.job,
-                .secret = point.credentials.secret,
-                .checksum = {}};
+  IdLayout layout{.magic = kMagic,
+                  .version = kProtocolVersion,
+                  .family = static_cast<uint8_t>(at.family),
+                  .flags = 0,
+                  .port = point.network ? point.network->port : at.port,
+                  .ip = point.network ? point.network->ip : at.ip,
+                  .name = at.name,
+                  .job = point.credentials.job,
+                  .secret = point.credentials.secret,
+                  .checksum = {}};
   if (point.credentials.sameUser) layout.flags |= kSameUser;
   if (point.openedByRankZero) layout.flags |= kOpenedByRankZero;
   if (point.network && point.network->family == Family::Ipv6) layout.flags |= kNetworkIsIpv6;
@@ -54,7 +54,7 @@ UniqueId encode(const Rendezvous& point) {
 
 Rendezvous decode(const UniqueId& id) {
   TUTTI_REQUIRE(id != UniqueId{}, "the unique id is empty: UniqueId::create() makes one");
-  Layout layout;
+  IdLayout layout;
   std::memcpy(&layout, id.bytes.data(), sizeof layout);
   TUTTI_REQUIRE(layout.magic == kMagic, "these 128 bytes are not a unique id of Tutti");
   TUTTI_REQUIRE(layout.version == kProtocolVersion, "the unique id has version ", layout.version,

@@ -115,7 +115,7 @@ std::string RendezvousClient::describe() const {
 }
 
 void RendezvousClient::take(const SetupMessage& message) {
-  if (const auto* progress = std::get_if<Progress>(&message)) {
+  if (const auto* progress = std::get_if<SetupProgress>(&message)) {
     progress_ = base::printable(progress->text);
   } else if (const auto* failure = std::get_if<Failure>(&message)) {
     failed_ = true;

@@ -257,7 +257,7 @@ void RendezvousServer::State::tellProgress() {
   const std::string now = progress();
   for (Guest& guest : guests)
     if (guest.rank >= 0 && guest.told != now) {
-      guest.connection.send(Progress{now});
+      guest.connection.send(SetupProgress{now});
       guest.told = now;
     }
 }

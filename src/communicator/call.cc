@@ -14,12 +14,12 @@ using plan::Collective;
 
 namespace {
 
-struct Range {
+struct ByteRange {
   const std::byte* begin;
   uint64_t bytes;
 };
 
-bool overlap(const Range& a, const Range& b) {
+bool overlap(const ByteRange& a, const ByteRange& b) {
   return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
 }
 
@@ -78,7 +78,7 @@ void requireDisjoint(const char* name, std::vector<plan::Block> blocks) {
 
 // The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
 // Returns where the call runs.
-Placement placementOf(const Call& call, Caller by, Device own) {
+CallPlacement placementOf(const Call& call, Caller by, Device own) {
   const CallFacts& f = call.facts;
   const char* name = plan::toString(f.collective);
   if (f.collective == Collective::Barrier) return placementOf(name, {}, own);
@@ -98,17 +98,17 @@ Placement placementOf(const Call& call, Caller by, Device own) {
   const Extents extents = extentsOf(call, by);
   const bool manyIn = plan::givesBlocks(f.collective);
   const bool manyOut = plan::getsBlocks(f.collective);
-  const Range in{call.in, !inUsed ? 0 : manyIn ? extents.all : extents.own.bytes};
-  const Range out{call.out, !outUsed ? 0 : manyOut ? extents.all : extents.own.bytes};
+  const ByteRange in{call.in, !inUsed ? 0 : manyIn ? extents.all : extents.own.bytes};
+  const ByteRange out{call.out, !outUsed ? 0 : manyOut ? extents.all : extents.own.bytes};
   TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
   TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
-  const Range scalar{static_cast<const std::byte*>(call.scalarAt),
-                     call.scalarAt && f.count > 0 ? sizeOf(f.type) : 0};
+  const ByteRange scalar{static_cast<const std::byte*>(call.scalarAt),
+                         call.scalarAt && f.count > 0 ? sizeOf(f.type) : 0};
   TUTTI_REQUIRE(!overlap(scalar, out), name, ": scalarAt lies in recv");
-  const Buffer buffers[] = {{"send", in.begin, in.bytes},
-                            {"recv", out.begin, out.bytes},
-                            {"scalarAt", scalar.begin, scalar.bytes}};
-  Placement placement = placementOf(name, buffers, own);
+  const CallBuffer buffers[] = {{"send", in.begin, in.bytes},
+                                {"recv", out.begin, out.bytes},
+                                {"scalarAt", scalar.begin, scalar.bytes}};
+  CallPlacement placement = placementOf(name, buffers, own);
   placement.collective = {buffers[0], buffers[1]};
   if (!overlap(in, out)) return placement;
   const uint64_t block = extents.own.offset;

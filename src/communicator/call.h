@@ -38,7 +38,7 @@ struct Caller {
 // Each throws InvalidArgument when the call cannot be right.
 
 /// Where the call runs.
-Placement placementOf(const Call& call, Caller by, Device own);
+CallPlacement placementOf(const Call& call, Caller by, Device own);
 /// The call with blocks that have sizes and places of their own, in elements; no places: one after
 /// another.
 Call withBlocks(Call call, Caller by, std::span<const size_t> counts,

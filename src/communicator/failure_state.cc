@@ -15,9 +15,10 @@ constexpr size_t kRecordedLines = 8;
 
 FailureState::FailureState(const Membership& who, Messages& messages, Effects effects)
     : who_(who), messages_(messages), effects_(std::move(effects)) {
-  messages.handle<message::Failure>([this](int, const message::Failure& told, const auto&) {
-    fail(Error(told.code, told.text), false);
-  });
+  messages.handle<message::FailureMessage>(
+      [this](int, const message::FailureMessage& told, const auto&) {
+        fail(Error(told.code, told.text), false);
+      });
 }
 
 void FailureState::fail(const Error& error, bool tellOthers) {
@@ -37,7 +38,7 @@ void FailureState::fail(const Error& error, bool tellOthers) {
 }
 
 void FailureState::tell(const Error& error) {
-  messages_.sendAll(message::Failure{error.code(), error.what()});
+  messages_.sendAll(message::FailureMessage{error.code(), error.what()});
 }
 
 bool FailureState::passOn() {

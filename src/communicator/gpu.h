@@ -111,9 +111,9 @@ class GpuSide {
   };
   virtual ~GpuSide() = default;
 
-  virtual transports::Address address(int peer) = 0;
+  virtual transports::EndpointAddress address(int peer) = 0;
   /// Throws Refused for a malformed address. That a peer cannot be joined is a fault.
-  virtual void connect(int peer, const transports::Address& address) = 0;
+  virtual void connect(int peer, const transports::EndpointAddress& address) = 0;
   /// After all connect().
   virtual const GpuState& state() = 0;
   /// Of the address in it, for one peer.

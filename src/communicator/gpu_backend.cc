@@ -33,7 +33,7 @@ std::string firstFault(const GpuState& state, int self) {
 
 }  // namespace
 
-GpuBackend::GpuBackend(const Membership& who, const Settings& settings, const Links& links,
+GpuBackend::GpuBackend(const Membership& who, const Settings& settings, const RankLinks& links,
                        FailureState& failure)
     : who_(who),
       settings_(settings),
@@ -53,7 +53,7 @@ bool GpuBackend::isFaultless() {
   return false;
 }
 
-void GpuBackend::requirePossible(const Placement& placement, const Reduction* reduction) const {
+void GpuBackend::requirePossible(const CallPlacement& placement, const Reduction* reduction) const {
   const auto refuse = [&](const std::string& why) {
     base::fail(ErrorCode::Unsupported, who_.self(), ": ", placement.call, " on ",
                toString(device()), ": ", why);
@@ -65,13 +65,13 @@ void GpuBackend::requirePossible(const Placement& placement, const Reduction* re
 }
 
 GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const executor::Exchange& exchange,
-                            const Placement& placement, StreamRef stream) {
+                            const CallPlacement& placement, StreamRef stream) {
   requirePossible(placement, nullptr);
   return {std::move(self), factsOf(exchange), exchange, stream};
 }
 
 GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const Call& call,
-                            const Placement& placement, StreamRef stream) {
+                            const CallPlacement& placement, StreamRef stream) {
   requirePossible(placement, &call.reduction);
   CallFacts facts = call.facts;
   const GpuChoice& choice = choices_.choose(facts, *side_);
@@ -79,7 +79,8 @@ GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const Call& call,
   facts.planHash = choice.hash ^ kOnGpu;
   const uint64_t count = blockCount(facts, who_.size());
   if (choice.spec.mapped.any())
-    for (const Buffer& buffer : placement.collective) side_->allowPeers(buffer.data, buffer.bytes);
+    for (const CallBuffer& buffer : placement.collective)
+      side_->allowPeers(buffer.data, buffer.bytes);
   return {.backend = std::move(self),
           .facts = facts,
           .call = GpuCall{.plan = choice.plan,
@@ -114,7 +115,7 @@ void GpuBackend::launching(const GpuWork& work, uint64_t behind, bool isCaptured
   recorder_.issued({.number = side_->launched() + behind + 1,
                     .sequence = work.isExchange() ? ++exchanges_ : collectives_.fetch_add(1) + 1,
                     .facts = work.facts,
-                    .phase = Phase::Launched});
+                    .phase = CallPhase::Launched});
 }
 
 void GpuBackend::awaitIdle() {

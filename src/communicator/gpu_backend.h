@@ -36,7 +36,7 @@ namespace tutti::communicator {
 
 class GpuBackend {
  public:
-  GpuBackend(const Membership& who, const Settings& settings, const Links& links,
+  GpuBackend(const Membership& who, const Settings& settings, const RankLinks& links,
              FailureState& failure);
 
   const Membership& who() const { return who_; }
@@ -53,10 +53,10 @@ class GpuBackend {
 
   // The issuing thread's.
   /// Throws Unsupported where there is no way to make the call there.
-  GpuWork prepare(std::shared_ptr<GpuBackend> self, const Call& call, const Placement& placement,
-                  StreamRef stream);
+  GpuWork prepare(std::shared_ptr<GpuBackend> self, const Call& call,
+                  const CallPlacement& placement, StreamRef stream);
   GpuWork prepare(std::shared_ptr<GpuBackend> self, const executor::Exchange& exchange,
-                  const Placement& placement, StreamRef stream);
+                  const CallPlacement& placement, StreamRef stream);
   uint64_t collectivesLaunched() const { return collectives_.load(); }
   uint64_t messagesLaunched(Line line) const;
   /// Records and counts what is about to be launched, behind so many calls of this rank in the same
@@ -95,12 +95,12 @@ class GpuBackend {
   void abort();
 
  private:
-  void requirePossible(const Placement& placement, const Reduction* reduction) const;
+  void requirePossible(const CallPlacement& placement, const Reduction* reduction) const;
   void awaitReplays();
 
   const Membership& who_;
   const Settings& settings_;
-  const Links& links_;
+  const RankLinks& links_;
   FailureState& failure_;
   const base::SteadyClock clock_;
   std::unique_ptr<GpuSide> side_;

@@ -32,7 +32,7 @@ class GpuChoices {
  public:
   using Plans = std::unordered_map<uint64_t, std::unique_ptr<GpuPlan>>;  // by spec's hash
 
-  GpuChoices(const Membership& who, const Settings& settings, const Links& links)
+  GpuChoices(const Membership& who, const Settings& settings, const RankLinks& links)
       : who_(who), settings_(settings), links_(links) {}
 
   /// Stays where it is.
@@ -43,7 +43,7 @@ class GpuChoices {
  private:
   const Membership& who_;
   const Settings& settings_;
-  const Links& links_;
+  const RankLinks& links_;
   Plans plans_;
   std::unordered_map<uint64_t, GpuChoice> choices_;
 };

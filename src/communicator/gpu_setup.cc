@@ -58,7 +58,7 @@ void connectTo(const Owners& c, int peer, const std::function<void()>& connect) 
 }
 
 /// False where not all ranks have an address.
-bool connect(const Owners& c, const std::vector<transports::Address>& addresses) {
+bool connect(const Owners& c, const std::vector<transports::EndpointAddress>& addresses) {
   GpuSide* const side = c.gpu.side();
   if (!side) return false;
   for (int peer = 0; peer < c.who.size(); ++peer)
@@ -74,7 +74,8 @@ bool connect(const Owners& c, const std::vector<transports::Address>& addresses)
 void tellState(const Owners& c, size_t round, base::Deadline deadline) {
   GpuSide& side = *c.gpu.side();
   for (int peer = 0; peer < c.who.size(); ++peer)
-    if (peer != c.who.rank()) c.messages.send(peer, message::Gpu{side.state()}, side.descriptors());
+    if (peer != c.who.rank())
+      c.messages.send(peer, message::GpuMessage{side.state()}, side.descriptors());
   c.peers.awaitAll("GPU's state", deadline,
                    [&](const Peers::Peer& p) { return p.gpu.size() > round; });
   for (int peer = 0; peer < c.who.size(); ++peer) {
@@ -98,7 +99,7 @@ bool tellStatesOf(std::span<const Owners* const> ranks) {
 
 }  // namespace
 
-void joinGpus(const Owners& c, const std::vector<transports::Address>& addresses,
+void joinGpus(const Owners& c, const std::vector<transports::EndpointAddress>& addresses,
               base::Deadline deadline) {
   if (!connect(c, addresses)) return;
   tellState(c, 0, deadline);
@@ -121,7 +122,7 @@ void joinLocalGpus(std::span<const Owners* const> ranks) {
   for (const Owners* rank : ranks) makeGpu(*rank);
   bool joined = true;
   for (const Owners* rank : ranks) {
-    std::vector<transports::Address> addresses(ranks.size());
+    std::vector<transports::EndpointAddress> addresses(ranks.size());
     for (size_t peer = 0; peer < ranks.size(); ++peer)
       if (GpuSide* const side = ranks[peer]->gpu.side(); ranks[peer] != rank && side)
         addresses[peer] = side->address(rank->who.rank());

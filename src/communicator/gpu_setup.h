@@ -19,7 +19,7 @@ namespace tutti::communicator {
 /// Before anybody else hears of this rank.
 void makeGpu(const Owners& rank);
 /// By the peers' addresses for this rank. Collective.
-void joinGpus(const Owners& rank, const std::vector<transports::Address>& addresses,
+void joinGpus(const Owners& rank, const std::vector<transports::EndpointAddress>& addresses,
               base::Deadline deadline);
 /// The same for all ranks of one process, in one call.
 void joinLocalGpus(std::span<const Owners* const> ranks);

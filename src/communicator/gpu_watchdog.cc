@@ -67,7 +67,8 @@ void GpuWatchdog::lookAtFailure(const GpuFailure& found) {
     // Also about those before: what a rank sent in one of them may have been left.
     for (const Recorder::Entry& known : owners_.gpu.recorder().recent())
       if (isAsked && known.collective() && known.number <= entry->number)
-        owners_.messages.send(found.peer, message::Inquiry::about(known, message::Inquirer::Gpu));
+        owners_.messages.send(found.peer,
+                              message::InquiryMessage::about(known, message::Inquirer::Gpu));
   }
   const bool isAnswer = isMismatch || found.code == ErrorCode::Timeout;
   const int64_t grace = isAsked ? kGpuDisputeNs : isAnswer ? 0 : kGpuReasonNs;
@@ -122,7 +123,7 @@ void GpuWatchdog::inquire(uint64_t ended) {
   for (int i = 0; i < std::min(kAskedAtATime, size - 1); ++i) {
     asked_ = asked_ % (size - 1) + 1;
     owners_.messages.send((owners_.who.rank() + asked_) % size,
-                          message::Inquiry::about(*entry, message::Inquirer::GpuWaiting));
+                          message::InquiryMessage::about(*entry, message::Inquirer::GpuWaiting));
   }
 }
 

@@ -19,7 +19,7 @@ std::shared_ptr<std::byte> MemberWindows::resolve(int peer, executor::WindowPlac
   return who_.world()->windows->resolve(who_.inWorld(peer), place);
 }
 
-HostBackend::HostBackend(const Membership& who, const Settings& settings, const Links& links,
+HostBackend::HostBackend(const Membership& who, const Settings& settings, const RankLinks& links,
                          const FailureState& failure)
     : who_(who), settings_(settings), links_(links), failure_(failure), windows_(who) {}
 
@@ -141,16 +141,16 @@ void HostBackend::noteWaiting(uint64_t number, const executor::Operation& operat
 
 void HostBackend::complete(const Recorder::Entry& entry) {
   if (entry.collective()) collectivesDone_.store(entry.sequence, std::memory_order_release);
-  end(entry.number, Phase::Done, true);
+  end(entry.number, CallPhase::Done, true);
   turn_.store(entry.number + 1, std::memory_order_release);
 }
 
-void HostBackend::end(uint64_t number, Phase phase, bool ran) {
+void HostBackend::end(uint64_t number, CallPhase phase, bool ran) {
   recorder_.finished(number, phase);
   if (ran) active_.store(false, std::memory_order_release);
 }
 
-message::Status HostBackend::status() const {
+message::StatusMessage HostBackend::status() const {
   using message::Activity;
   const uint64_t current = turn();
   const uint64_t done = collectivesDone();
@@ -159,7 +159,7 @@ message::Status HostBackend::status() const {
   if (!entry) return {.sequence = done + 1, .activity = Activity::Collective};
   return {.sequence = entry->sequence,
           .activity = entry->collective() ? Activity::Collective : Activity::Exchange,
-          .waitingFor = entry->phase == Phase::Running ? entry->waitingFor : -1};
+          .waitingFor = entry->phase == CallPhase::Running ? entry->waitingFor : -1};
 }
 
 std::string HostBackend::where() const {

@@ -60,7 +60,7 @@ class MemberWindows final : public executor::WindowResolver {
 
 class HostBackend {
  public:
-  HostBackend(const Membership& who, const Settings& settings, const Links& links,
+  HostBackend(const Membership& who, const Settings& settings, const RankLinks& links,
               const FailureState& failure);
 
   /// Throws from inside a reduction of the caller's own that an operation of this one has called.
@@ -91,7 +91,7 @@ class HostBackend {
   bool needs(int peer) const { return exchange_.needs(peer); }
   /// It has done what it was to do; the next one may run.
   void complete(const Recorder::Entry& entry);
-  void end(uint64_t number, Phase phase, bool ran);
+  void end(uint64_t number, CallPhase phase, bool ran);
 
   // Anybody's.
   const Recorder& recorder() const { return recorder_; }
@@ -102,7 +102,7 @@ class HostBackend {
   /// What its turn is; nothing between operations.
   std::optional<Recorder::Entry> current() const { return recorder_.find(turn()); }
   /// As other ranks are told.
-  message::Status status() const;
+  message::StatusMessage status() const;
   /// "during operation 3, ...", or "after operation 2".
   std::string where() const;
   /// Of the last collective. After it.
@@ -113,7 +113,7 @@ class HostBackend {
 
   const Membership& who_;
   const Settings& settings_;
-  const Links& links_;
+  const RankLinks& links_;
   const FailureState& failure_;
   const MemberWindows windows_;
   std::atomic<uint64_t> issued_{0};

@@ -10,7 +10,8 @@
 
 namespace tutti::communicator {
 
-Links::Links(const Membership& who, const Settings& settings) : who_(who), settings_(settings) {
+RankLinks::RankLinks(const Membership& who, const Settings& settings)
+    : who_(who), settings_(settings) {
   topology_.ranks = who.size();
   topology_.cores = who.info(who.rank()).cores;
   std::map<std::string, int> hosts;
@@ -20,7 +21,7 @@ Links::Links(const Membership& who, const Settings& settings) : who_(who), setti
   visited_ = ranksToProbe(topology_, who.rank());
 }
 
-std::shared_ptr<transports::ucx::Worker> Links::network() const {
+std::shared_ptr<transports::ucx::Worker> RankLinks::network() const {
   try {
     return who_.world()->network(LocalRank::of(who_.rank(), topology_, settings_.device));
   } catch (const Error& e) {
@@ -28,7 +29,7 @@ std::shared_ptr<transports::ucx::Worker> Links::network() const {
   }
 }
 
-Error Links::cut(const NetworkWatch::Cut& cut, const std::string& during) const {
+Error RankLinks::cut(const NetworkWatch::Cut& cut, const std::string& during) const {
   return Error(
       ErrorCode::PeerLost,
       base::message(who_.self(), " and ", who_.name(cut.peer),
@@ -36,9 +37,9 @@ Error Links::cut(const NetworkWatch::Cut& cut, const std::string& during) const 
                     " for seconds", endpoint_->ways(cut.peer), "; noticed during ", during));
 }
 
-void Links::limitCores(int cores) { topology_.cores = std::min(topology_.cores, cores); }
+void RankLinks::limitCores(int cores) { topology_.cores = std::min(topology_.cores, cores); }
 
-void Links::use(std::unique_ptr<transports::Endpoint> endpoint) {
+void RankLinks::use(std::unique_ptr<transports::Endpoint> endpoint) {
   topology_.slotBytes = endpoint->layout().slotBytes;
   topology_.channels = endpoint->layout().channels;
   endpoint_ = std::move(endpoint);

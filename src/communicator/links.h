@@ -20,9 +20,9 @@
 
 namespace tutti::communicator {
 
-class Links {
+class RankLinks {
  public:
-  Links(const Membership& who, const Settings& settings);
+  RankLinks(const Membership& who, const Settings& settings);
 
   const topology::Topology& topology() const { return topology_; }
   transports::Endpoint* endpoint() const { return endpoint_.get(); }  ///< null when alone

@@ -43,17 +43,17 @@ base::ByteWriter& putDead(base::ByteWriter& out, const std::set<int>& ranks) {
 
 }  // namespace
 
-Hello Hello::of(const Settings& settings) {
+HelloMessage HelloMessage::of(const Settings& settings) {
   return {settings.deterministic, settings.algorithm, settings.transport, {}, {}, {}, 0};
 }
 
-std::string Hello::wishes() const {
+std::string HelloMessage::wishes() const {
   return base::message("deterministic=", int{deterministic}, " algorithm='",
                        base::printable(algorithm), "' transport='", base::printable(transport),
                        "'");
 }
 
-base::Bytes Hello::write() const {
+base::Bytes HelloMessage::write() const {
   return base::ByteWriter()
       .put(deterministic)
       .put(algorithm)
@@ -65,9 +65,9 @@ base::Bytes Hello::write() const {
       .take();
 }
 
-Hello Hello::read(const base::Bytes& payload) {
+HelloMessage HelloMessage::read(const base::Bytes& payload) {
   base::ByteReader in(payload);
-  Hello h;
+  HelloMessage h;
   h.deterministic = in.getFlag("deterministic");
   h.algorithm = in.getString("algorithm", kMaxNameBytes);
   h.transport = in.getString("transport", kMaxNameBytes);
@@ -79,26 +79,26 @@ Hello Hello::read(const base::Bytes& payload) {
   return h;
 }
 
-Ready Ready::read(const base::Bytes& payload, Origin) {
+ReadyMessage ReadyMessage::read(const base::Bytes& payload, Origin) {
   base::ByteReader(payload).requireEnd();
   return {};
 }
 
-Inquiry Inquiry::about(const Recorder::Entry& entry, Inquirer by) {
+InquiryMessage InquiryMessage::about(const Recorder::Entry& entry, Inquirer by) {
   const CallFacts* facts = entry.collective();
   return {by, facts ? entry.sequence : 0, facts ? *facts : CallFacts()};
 }
 
-base::Bytes Inquiry::write() const {
+base::Bytes InquiryMessage::write() const {
   base::ByteWriter out;
   out.put(by).put(sequence);
   facts.write(out);
   return out.take();
 }
 
-Inquiry Inquiry::read(const base::Bytes& payload, Origin) {
+InquiryMessage InquiryMessage::read(const base::Bytes& payload, Origin) {
   base::ByteReader in(payload);
-  Inquiry inquiry;
+  InquiryMessage inquiry;
   inquiry.by = in.getEnum("who asks", Inquirer::Host, Inquirer::GpuWaiting);
   inquiry.sequence = in.get<uint64_t>("operation");
   inquiry.facts = CallFacts::read(in);
@@ -106,7 +106,7 @@ Inquiry Inquiry::read(const base::Bytes& payload, Origin) {
   return inquiry;
 }
 
-std::string Status::describe() const {
+std::string StatusMessage::describe() const {
   switch (activity) {
     case Activity::Exchange: return "sends and receives";
     case Activity::Collective: return base::message("is in operation ", sequence);
@@ -116,13 +116,13 @@ std::string Status::describe() const {
   return base::message("has finished operation ", sequence, " and not called the next");
 }
 
-base::Bytes Status::write() const {
+base::Bytes StatusMessage::write() const {
   return base::ByteWriter().put(sequence).put(activity).put(waitingFor).take();
 }
 
-Status Status::read(const base::Bytes& payload, Origin from) {
+StatusMessage StatusMessage::read(const base::Bytes& payload, Origin from) {
   base::ByteReader in(payload);
-  Status status{.sequence = in.get<uint64_t>("operation")};
+  StatusMessage status{.sequence = in.get<uint64_t>("operation")};
   status.activity = in.getEnum("activity", Activity::Nothing, Activity::Exchange);
   status.waitingFor = in.get<int32_t>("awaited rank");
   in.requireEnd();
@@ -131,13 +131,13 @@ Status Status::read(const base::Bytes& payload, Origin from) {
   return status;
 }
 
-base::Bytes Failure::write() const {
+base::Bytes FailureMessage::write() const {
   return base::ByteWriter().put(code).put(text.substr(0, kMaxToldBytes)).take();
 }
 
-Failure Failure::read(const base::Bytes& payload, Origin from) {
+FailureMessage FailureMessage::read(const base::Bytes& payload, Origin from) {
   base::ByteReader in(payload);
-  Failure failure;
+  FailureMessage failure;
   failure.code = in.getEnum("code", ErrorCode::InvalidArgument, ErrorCode::Internal);
   failure.text = oneLine(in.getString("text", kMaxToldBytes));
   in.requireEnd();
@@ -146,26 +146,28 @@ Failure Failure::read(const base::Bytes& payload, Origin from) {
   return failure;
 }
 
-base::Bytes Goodbye::write() const { return base::ByteWriter().put(collectives).put(onGpu).take(); }
+base::Bytes GoodbyeMessage::write() const {
+  return base::ByteWriter().put(collectives).put(onGpu).take();
+}
 
-Goodbye Goodbye::read(const base::Bytes& payload, Origin) {
+GoodbyeMessage GoodbyeMessage::read(const base::Bytes& payload, Origin) {
   base::ByteReader in(payload);
-  Goodbye goodbye;
+  GoodbyeMessage goodbye;
   goodbye.collectives = in.get<uint64_t>("operations");
   goodbye.onGpu = in.get<uint64_t>("collectives on the GPU");
   in.requireEnd();
   return goodbye;
 }
 
-base::Bytes View::write() const {
+base::Bytes ViewMessage::write() const {
   base::ByteWriter out;
   out.put(collectives).put(vote).put(round);
   return putDead(out, dead).take();
 }
 
-View View::read(const base::Bytes& payload, Origin from) {
+ViewMessage ViewMessage::read(const base::Bytes& payload, Origin from) {
   base::ByteReader in(payload);
-  View view;
+  ViewMessage view;
   view.collectives = in.get<uint64_t>("operations");
   view.vote = in.get<uint32_t>("vote");
   view.round = in.get<uint32_t>("round");
@@ -174,15 +176,15 @@ View View::read(const base::Bytes& payload, Origin from) {
   return view;
 }
 
-base::Bytes Decision::write() const {
+base::Bytes DecisionMessage::write() const {
   base::ByteWriter out;
   out.put(vote);
   return putDead(out, dead).take();
 }
 
-Decision Decision::read(const base::Bytes& payload, Origin from) {
+DecisionMessage DecisionMessage::read(const base::Bytes& payload, Origin from) {
   base::ByteReader in(payload);
-  Decision decision;
+  DecisionMessage decision;
   decision.vote = in.get<uint32_t>("vote");
   decision.dead = getDead(in, from);
   in.requireEnd();

@@ -19,7 +19,17 @@
 namespace tutti::communicator::message {
 
 /// As they go over the wire.
-enum class Type : uint32_t { Hello, Ready, Inquiry, Status, Failure, Goodbye, View, Decision, Gpu };
+enum class MessageType : uint32_t {
+  Hello,
+  Ready,
+  Inquiry,
+  Status,
+  Failure,
+  Goodbye,
+  View,
+  Decision,
+  Gpu
+};
 inline constexpr size_t kTypes = 9;
 
 /// From whom a message comes.
@@ -29,8 +39,8 @@ struct Origin {
 
 /// What must be equal on all ranks, beside the addresses. With the descriptors of both addresses.
 /// Set-up reads it, and not the monitor.
-struct Hello {
-  static constexpr Type kType = Type::Hello;
+struct HelloMessage {
+  static constexpr MessageType kType = MessageType::Hello;
   bool deterministic = false;
   std::string algorithm;
   std::string transport;
@@ -39,17 +49,17 @@ struct Hello {
   base::Bytes gpu;              // its address for the peer; empty without one
   uint32_t gpuDescriptors = 0;  // of that address, the last of all
 
-  static Hello of(const Settings& settings);
+  static HelloMessage of(const Settings& settings);
   std::string wishes() const;
   base::Bytes write() const;
-  static Hello read(const base::Bytes& payload);
+  static HelloMessage read(const base::Bytes& payload);
 };
 
 /// The sender has come to the next point of set-up at which all wait for all.
-struct Ready {
-  static constexpr Type kType = Type::Ready;
+struct ReadyMessage {
+  static constexpr MessageType kType = MessageType::Ready;
   base::Bytes write() const { return {}; }
-  static Ready read(const base::Bytes& payload, Origin from);
+  static ReadyMessage read(const base::Bytes& payload, Origin from);
 };
 
 /// Why a rank tells another what it calls: it waits for that one or has got its message, on the
@@ -57,81 +67,81 @@ struct Ready {
 enum class Inquirer : uint8_t { Host, Gpu, GpuWaiting };
 
 /// What the sender calls. All ranks number collectives alike and can compare them.
-struct Inquiry {
-  static constexpr Type kType = Type::Inquiry;
+struct InquiryMessage {
+  static constexpr MessageType kType = MessageType::Inquiry;
   Inquirer by = Inquirer::Host;
   uint64_t sequence = 0;  // 0: of an exchange, whose number says nothing
   CallFacts facts;
 
-  static Inquiry about(const Recorder::Entry& entry, Inquirer by);
+  static InquiryMessage about(const Recorder::Entry& entry, Inquirer by);
   base::Bytes write() const;
-  static Inquiry read(const base::Bytes& payload, Origin from);
+  static InquiryMessage read(const base::Bytes& payload, Origin from);
 };
 
 /// What a rank that is inquired after is doing.
 enum class Activity : uint8_t { Nothing, Collective, Exchange };
 
 /// A rank's answer to an inquiry of the host.
-struct Status {
-  static constexpr Type kType = Type::Status;
+struct StatusMessage {
+  static constexpr MessageType kType = MessageType::Status;
   uint64_t sequence = 0;  ///< of the collective that it is in, or of the last that it has done
   Activity activity = Activity::Nothing;
   int32_t waitingFor = -1;
 
-  bool operator==(const Status&) const = default;
+  bool operator==(const StatusMessage&) const = default;
   std::string describe() const;
   base::Bytes write() const;
-  static Status read(const base::Bytes& payload, Origin from);
+  static StatusMessage read(const base::Bytes& payload, Origin from);
 };
 
 /// The sender's communicator has failed.
-struct Failure {
-  static constexpr Type kType = Type::Failure;
+struct FailureMessage {
+  static constexpr MessageType kType = MessageType::Failure;
   ErrorCode code = ErrorCode::Internal;
   std::string text;
 
   base::Bytes write() const;
-  static Failure read(const base::Bytes& payload, Origin from);
+  static FailureMessage read(const base::Bytes& payload, Origin from);
 };
 
 /// The sender leaves, after so many collectives.
-struct Goodbye {
-  static constexpr Type kType = Type::Goodbye;
+struct GoodbyeMessage {
+  static constexpr MessageType kType = MessageType::Goodbye;
   uint64_t collectives = 0;
   uint64_t onGpu = 0;
 
   base::Bytes write() const;
-  static Goodbye read(const base::Bytes& payload, Origin from);
+  static GoodbyeMessage read(const base::Bytes& payload, Origin from);
 };
 
 /// Whom the sender takes for dead in a round of a vote; its first one also says that it shrinks.
-struct View {
-  static constexpr Type kType = Type::View;
+struct ViewMessage {
+  static constexpr MessageType kType = MessageType::View;
   uint64_t collectives = 0;
   uint32_t vote = 0, round = 0;
   std::set<int> dead;
 
   base::Bytes write() const;
-  static View read(const base::Bytes& payload, Origin from);
+  static ViewMessage read(const base::Bytes& payload, Origin from);
 };
 
 /// What a vote has come to.
-struct Decision {
-  static constexpr Type kType = Type::Decision;
+struct DecisionMessage {
+  static constexpr MessageType kType = MessageType::Decision;
   uint32_t vote = 0;
   std::set<int> dead;
 
   base::Bytes write() const;
-  static Decision read(const base::Bytes& payload, Origin from);
+  static DecisionMessage read(const base::Bytes& payload, Origin from);
 };
 
 /// The state of the sender's GPU. With the descriptors of its address.
-struct Gpu {
-  static constexpr Type kType = Type::Gpu;
+struct GpuMessage {
+  static constexpr MessageType kType = MessageType::Gpu;
   GpuState state;
 
   base::Bytes write() const { return state.write(); }
-  static Gpu read(const base::Bytes& payload, Origin from) {
+  static GpuMessage read(const base::Bytes& payload, Origin from) {
     return {GpuState::read(payload, from.size)};
   }
 };

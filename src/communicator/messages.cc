@@ -4,7 +4,7 @@
 
 namespace tutti::communicator {
 
-void Messages::send(int peer, message::Type type, base::Bytes payload,
+void Messages::send(int peer, message::MessageType type, base::Bytes payload,
                     std::vector<base::FileDescriptor> descriptors) {
   bootstrap::ControlMessage message;
   message.channel = who_.id();

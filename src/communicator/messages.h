@@ -45,15 +45,15 @@ class Messages {
   }
   /// Unread.
   using Handler = std::function<void(int peer, bootstrap::ControlMessage message)>;
-  void handleRaw(message::Type type, Handler handler) { at(type) = std::move(handler); }
+  void handleRaw(message::MessageType type, Handler handler) { at(type) = std::move(handler); }
 
   /// Throws Refused for a malformed message, and for one of an unknown type.
   void dispatch(int peer, bootstrap::ControlMessage message) const;
 
  private:
-  void send(int peer, message::Type type, base::Bytes payload,
+  void send(int peer, message::MessageType type, base::Bytes payload,
             std::vector<base::FileDescriptor> descriptors);
-  Handler& at(message::Type type) { return handlers_[static_cast<size_t>(type)]; }
+  Handler& at(message::MessageType type) { return handlers_[static_cast<size_t>(type)]; }
 
   const Membership& who_;
   std::array<Handler, message::kTypes> handlers_;

@@ -32,7 +32,7 @@ int64_t nowNs() { return base::SteadyClock().nowNs(); }
 }  // namespace
 
 OperationWork::OperationWork(std::shared_ptr<const Owners> owners, Call call, ReadyChoice& choice,
-                             Placement placement)
+                             CallPlacement placement)
     : owners_(std::move(owners)),
       call_(std::move(call)),
       choice_(&choice),
@@ -40,7 +40,7 @@ OperationWork::OperationWork(std::shared_ptr<const Owners> owners, Call call, Re
       entry_{.facts = std::get<Call>(call_).facts} {}
 
 OperationWork::OperationWork(std::shared_ptr<const Owners> owners, executor::Exchange exchange,
-                             Placement placement)
+                             CallPlacement placement)
     : owners_(std::move(owners)),
       call_(std::move(exchange)),
       placement_(placement),
@@ -70,7 +70,7 @@ OperationWork::~OperationWork() {
   }
   base::Backoff backoff(false);
   while (!isRecalled()) backoff.idle();
-  end(Phase::Failed);
+  end(CallPhase::Failed);
 }
 
 bool OperationWork::isRecalled() const {
@@ -123,7 +123,7 @@ void OperationWork::begin() {
     operation_ = &host.begin(entry_, std::move(std::get<executor::Exchange>(call_)));
 }
 
-void OperationWork::end(Phase phase) {
+void OperationWork::end(CallPhase phase) {
   ended_ = true;
   owners_->host.end(entry_.number, phase, running_);
 }
@@ -154,7 +154,7 @@ void OperationWork::failedBy(ErrorCode code, const char* what) {
 // The caller gets his memory back when nobody reads it any more.
 device::Work::Status OperationWork::leave() {
   if (!isRecalled()) return Status::Idle;
-  end(Phase::Failed);
+  end(CallPhase::Failed);
   owners_->failure.throwFailure();
 }
 
@@ -256,8 +256,8 @@ void OperationWork::inquire(const executor::MismatchSeen& seen) {
   std::optional<Recorder::Entry> earlier;
   if (static_cast<int32_t>(behind) > 0)
     earlier = owners_->host.recorder().findCollective(entry_.sequence - behind);
-  owners_->messages.send(
-      seen.peer, message::Inquiry::about(earlier ? *earlier : entry_, message::Inquirer::Host));
+  owners_->messages.send(seen.peer, message::InquiryMessage::about(earlier ? *earlier : entry_,
+                                                                   message::Inquirer::Host));
 }
 
 void OperationWork::noteBreak(const transports::ConnectionLost& lost) {

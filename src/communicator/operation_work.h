@@ -30,9 +30,9 @@ class OperationWork final : public device::Work {
  public:
   /// A checked call, and what is chosen for it.
   OperationWork(std::shared_ptr<const Owners> owners, Call call, ReadyChoice& choice,
-                Placement placement);
+                CallPlacement placement);
   OperationWork(std::shared_ptr<const Owners> owners, executor::Exchange exchange,
-                Placement placement);
+                CallPlacement placement);
   ~OperationWork() override;  ///< fails the communicator when it has a number and has not ended
   /// Of one without a number: the same call once more.
   OperationWork copy() const;
@@ -51,7 +51,7 @@ class OperationWork final : public device::Work {
   // Exchanges of one communicator in one group are one. Before any has its number.
   bool isExchange() const { return std::holds_alternative<executor::Exchange>(call_); }
   const Owners& owners() const { return *owners_; }
-  const Placement& placement() const { return placement_; }
+  const CallPlacement& placement() const { return placement_; }
   /// To be launched on the GPU of its rank. Throws Unsupported where that cannot be.
   GpuWork onGpu(StreamRef stream) const;
   /// Adds the transfers of `later`, an exchange of the same communicator, after its own.
@@ -69,7 +69,7 @@ class OperationWork final : public device::Work {
   Status disputed(const executor::MismatchSeen& seen);
   void noteBreak(const transports::ConnectionLost& lost);
   Status broken(const transports::ConnectionLost& lost);
-  void end(Phase phase);
+  void end(CallPhase phase);
   /// Nobody reads its zero-copy sends any more.
   bool isRecalled() const;
   void failedBy(ErrorCode code, const char* what);
@@ -78,7 +78,7 @@ class OperationWork final : public device::Work {
   std::shared_ptr<const Owners> owners_;  // null where it was moved away
   std::variant<Call, executor::Exchange> call_;
   ReadyChoice* choice_ = nullptr;  // of a collective
-  Placement placement_;
+  CallPlacement placement_;
   Recorder::Entry entry_;  // its number is 0 before it has one
   executor::Operation* operation_ = nullptr;
   bool running_ = false;

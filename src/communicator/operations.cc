@@ -19,7 +19,8 @@ OperationWork makeCollective(std::shared_ptr<const Owners> owners, Call call) {
     call.facts.reduction = nameWords(call.reduction.name());
   }
   const Membership& who = owners->who;
-  const Placement placement = placementOf(call, {who.rank(), who.size()}, owners->settings.device);
+  const CallPlacement placement =
+      placementOf(call, {who.rank(), who.size()}, owners->settings.device);
   ReadyChoice& choice = owners->host.choose(call);
   return OperationWork(std::move(owners), std::move(call), choice, placement);
 }
@@ -29,14 +30,14 @@ OperationWork makeExchange(std::shared_ptr<const Owners> owners, executor::Excha
   transfers.rank = owners->who.rank();
   transfers.size = owners->who.size();
   transfers.endpoint = owners->links.endpoint();
-  std::vector<Buffer> buffers;
+  std::vector<CallBuffer> buffers;
   if (device.kind != DeviceKind::Host) {
     for (const executor::Transfer& t : transfers.sends)
       buffers.push_back({"send", t.data, t.bytes});
     for (const executor::Transfer& t : transfers.receives)
       buffers.push_back({"recv", t.data, t.bytes});
   }
-  const Placement placement = placementOf("exchange", buffers, device);
+  const CallPlacement placement = placementOf("exchange", buffers, device);
   return OperationWork(std::move(owners), std::move(transfers), placement);
 }
 

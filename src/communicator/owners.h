@@ -9,7 +9,7 @@ namespace tutti::communicator {
 class FailureState;
 class GpuBackend;
 class HostBackend;
-class Links;
+class RankLinks;
 class Membership;
 class Messages;
 class Peers;
@@ -18,7 +18,7 @@ struct Settings;
 struct Owners {
   const Membership& who;
   const Settings& settings;
-  Links& links;
+  RankLinks& links;
   Messages& messages;
   FailureState& failure;
   Peers& peers;

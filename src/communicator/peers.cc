@@ -14,25 +14,28 @@ constexpr std::chrono::seconds kDeathIsKnown{1};
 
 Peers::Peers(const Membership& who, Messages& messages, FailureState& failure)
     : who_(who), messages_(messages), failure_(failure), peers_(static_cast<size_t>(who.size())) {
-  messages.handleRaw(message::Type::Hello, [this](int peer, bootstrap::ControlMessage hello) {
-    const Lock lock = failure_.lock();
-    if (own(peer).hello) base::fail(ErrorCode::Refused, "a second hello");
-    own(peer).hello = std::move(hello);
-  });
-  messages.handle<message::Ready>([this](int peer, message::Ready, const auto&) {
+  messages.handleRaw(message::MessageType::Hello,
+                     [this](int peer, bootstrap::ControlMessage hello) {
+                       const Lock lock = failure_.lock();
+                       if (own(peer).hello) base::fail(ErrorCode::Refused, "a second hello");
+                       own(peer).hello = std::move(hello);
+                     });
+  messages.handle<message::ReadyMessage>([this](int peer, message::ReadyMessage, const auto&) {
     const Lock lock = failure_.lock();
     ++own(peer).ready;
   });
-  messages.handle<message::Gpu>([this](int peer, message::Gpu told, auto descriptors) {
-    const Lock lock = failure_.lock();
-    own(peer).gpu.push_back({std::move(told.state), std::move(descriptors)});
-  });
-  messages.handle<message::Goodbye>([this](int peer, message::Goodbye told, const auto&) {
-    const Lock lock = failure_.lock();
-    own(peer).left = true;
-    own(peer).leftGpuAfter = told.onGpu;
-    noteStopped(peer, told.collectives, lock);
-  });
+  messages.handle<message::GpuMessage>(
+      [this](int peer, message::GpuMessage told, auto descriptors) {
+        const Lock lock = failure_.lock();
+        own(peer).gpu.push_back({std::move(told.state), std::move(descriptors)});
+      });
+  messages.handle<message::GoodbyeMessage>(
+      [this](int peer, message::GoodbyeMessage told, const auto&) {
+        const Lock lock = failure_.lock();
+        own(peer).left = true;
+        own(peer).leftGpuAfter = told.onGpu;
+        noteStopped(peer, told.collectives, lock);
+      });
 }
 
 bool Peers::lose(int peer) {
@@ -57,7 +60,7 @@ bool Peers::hasLeft(int peer) const {
   return at(peer, lock).left;
 }
 
-std::optional<message::Status> Peers::status(int peer) const {
+std::optional<message::StatusMessage> Peers::status(int peer) const {
   const Lock lock = failure_.lock();
   const std::optional<Answer>& answer = at(peer, lock).answer;
   return answer ? std::optional(answer->status) : std::nullopt;
@@ -104,7 +107,7 @@ void Peers::awaitAll(const char* what, base::Deadline deadline,
 }
 
 void Peers::awaitReadiness(int times, base::Deadline deadline) {
-  messages_.sendAll(message::Ready());
+  messages_.sendAll(message::ReadyMessage());
   awaitAll("readiness", deadline, [times](const Peer& p) { return p.ready >= times; });
 }
 

@@ -26,7 +26,7 @@ class Peers {
   using Lock = FailureState::Lock;
   /// An answer to an inquiry, and in which operation, with how many bytes, this rank waited then.
   struct Answer {
-    message::Status status;
+    message::StatusMessage status;
     std::pair<uint64_t, uint64_t> waited;
     bool operator==(const Answer&) const = default;
   };
@@ -62,7 +62,7 @@ class Peers {
 
   // Anybody's.
   bool hasLeft(int peer) const;
-  std::optional<message::Status> status(int peer) const;  ///< nothing: it has not answered
+  std::optional<message::StatusMessage> status(int peer) const;  ///< nothing: it has not answered
   bool someoneStopped() const { return someoneStopped_.load(std::memory_order_acquire); }
   /// A rank that left or shrinks makes collective `sequence` impossible.
   std::optional<Stopped> stoppedBefore(uint64_t sequence) const;

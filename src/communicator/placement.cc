@@ -7,10 +7,10 @@ namespace tutti::communicator {
 namespace {
 
 using device::MemoryPlace;
-using Side = Placement::Side;
+using Side = CallPlacement::Side;
 
 /// Throws for memory that is nobody's here.
-Side sideOf(const char* call, const Buffer& buffer, Device own) {
+Side sideOf(const char* call, const CallBuffer& buffer, Device own) {
   const MemoryPlace place = device::placeOf(buffer.data);
   switch (place.kind) {
     case MemoryPlace::Kind::Host: return Side::Host;
@@ -31,10 +31,10 @@ const char* nameOf(Side side) {
 
 }  // namespace
 
-Placement placementOf(const char* call, std::span<const Buffer> buffers, Device own) {
-  Placement placement{.call = call};
+CallPlacement placementOf(const char* call, std::span<const CallBuffer> buffers, Device own) {
+  CallPlacement placement{.call = call};
   if (own.kind == DeviceKind::Host) return {Side::Host, call};
-  for (const Buffer& buffer : buffers) {
+  for (const CallBuffer& buffer : buffers) {
     if (buffer.bytes == 0) continue;
     const Side side = sideOf(call, buffer, own);
     if (side == Side::Any || side == placement.side) continue;
@@ -47,7 +47,7 @@ Placement placementOf(const char* call, std::span<const Buffer> buffers, Device 
   return placement;
 }
 
-bool runsOnGpu(const Placement& placement, Device own, StreamRef stream) {
+bool runsOnGpu(const CallPlacement& placement, Device own, StreamRef stream) {
   const char* const call = placement.call;
   if (!stream) return placement.side == Side::Gpu;
   if (!stream.isCuda()) {

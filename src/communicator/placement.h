@@ -13,27 +13,27 @@
 namespace tutti::communicator {
 
 /// A buffer of a call, by its name among the arguments.
-struct Buffer {
+struct CallBuffer {
   const char* argument;
   const void* data;
   uint64_t bytes;  ///< that are used; without any it says nothing
 };
 
 /// What the buffers of a call say.
-struct Placement {
+struct CallPlacement {
   enum class Side : uint8_t { Any, Host, Gpu } side = Side::Any;
   /// The argument that says so: "all_reduce", "send".
   const char* call = "";
   const char* argument = "";
-  std::array<Buffer, 2> collective = {};  ///< send and recv of one
+  std::array<CallBuffer, 2> collective = {};  ///< send and recv of one
 };
 
 /// Throws InvalidArgument naming the argument for memory that no executor of a rank on `own` can
 /// work on, and for buffers that do not go together. CUDA is not asked where `own` is the host.
-Placement placementOf(const char* call, std::span<const Buffer> buffers, Device own);
+CallPlacement placementOf(const char* call, std::span<const CallBuffer> buffers, Device own);
 
 /// Whether the call runs on the GPU. Throws InvalidArgument for a stream that does not go with the
 /// buffers, or that is of another device.
-bool runsOnGpu(const Placement& placement, Device own, StreamRef stream);
+bool runsOnGpu(const CallPlacement& placement, Device own, StreamRef stream);
 
 }  // namespace tutti::communicator

@@ -11,13 +11,13 @@
 namespace tutti::communicator {
 namespace {
 
-const char* toString(Phase phase) {
+const char* toString(CallPhase phase) {
   switch (phase) {
-    case Phase::Launched: return "was launched";
-    case Phase::Issued: return "waits for its turn";
-    case Phase::Running: return "is running";
-    case Phase::Done: return "is done";
-    case Phase::Failed: return "failed";
+    case CallPhase::Launched: return "was launched";
+    case CallPhase::Issued: return "waits for its turn";
+    case CallPhase::Running: return "is running";
+    case CallPhase::Done: return "is done";
+    case CallPhase::Failed: return "failed";
   }
   return "?";
 }
@@ -135,7 +135,7 @@ void Recorder::issued(const Entry& entry) {
 void Recorder::running(const Entry& entry) {
   std::lock_guard lock(mutex_);
   running_ = entry;
-  running_.phase = Phase::Running;
+  running_.phase = CallPhase::Running;
 }
 
 void Recorder::waiting(uint64_t number, int peer, uint64_t bytesReceived, int64_t sinceNs) {
@@ -146,7 +146,7 @@ void Recorder::waiting(uint64_t number, int peer, uint64_t bytesReceived, int64_
   running_.waitingSinceNs = sinceNs;
 }
 
-void Recorder::finished(uint64_t number, Phase phase) {
+void Recorder::finished(uint64_t number, CallPhase phase) {
   std::lock_guard lock(mutex_);
   if (running_.number == number) running_.phase = phase;
   if (slot(number).number == number) slot(number).phase = phase;
@@ -189,9 +189,9 @@ std::string Recorder::describe(size_t limit) const {
   const size_t skipped = entries.size() > limit ? entries.size() - limit : 0;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& e = entries[i];
-    if (i < skipped && e.phase != Phase::Running) continue;
+    if (i < skipped && e.phase != CallPhase::Running) continue;
     text += base::message("  ", e.name(), " ", toString(e.phase), ": ", e.describe());
-    if (e.phase == Phase::Running && e.waitingFor >= 0)
+    if (e.phase == CallPhase::Running && e.waitingFor >= 0)
       text += base::message("; waits for rank ", e.waitingFor, " with ", e.bytesReceived,
                             " bytes received");
     text += "\n";

@@ -49,7 +49,7 @@ struct ExchangeFacts {
 };
 
 /// Launched: on a GPU, and ended who knows when.
-enum class Phase : uint8_t { Issued, Running, Launched, Done, Failed };
+enum class CallPhase : uint8_t { Issued, Running, Launched, Done, Failed };
 
 class Recorder {
  public:
@@ -57,7 +57,7 @@ class Recorder {
     uint64_t number = 0;    ///< among this rank's operations, from 1
     uint64_t sequence = 0;  ///< among its collectives, the same on all ranks, or its exchanges
     std::variant<CallFacts, ExchangeFacts> facts;
-    Phase phase = Phase::Issued;
+    CallPhase phase = CallPhase::Issued;
     int waitingFor = -1;
     int64_t waitingSinceNs = 0;  ///< for the first of those that it has waited for
     uint64_t bytesReceived = 0;
@@ -75,7 +75,7 @@ class Recorder {
   /// One at a time. It is kept also when more than kEntries were issued after it.
   void running(const Entry& entry);
   void waiting(uint64_t number, int peer, uint64_t bytesReceived, int64_t sinceNs);
-  void finished(uint64_t number, Phase phase);
+  void finished(uint64_t number, CallPhase phase);
 
   /// Nothing when the operation was not issued yet or is too long ago.
   std::optional<Entry> find(uint64_t number) const;

@@ -18,8 +18,8 @@
 
 namespace tutti::communicator {
 
-using message::Hello;
-using transports::Address;
+using message::HelloMessage;
+using transports::EndpointAddress;
 
 void requirePossible(const Owners& c) {
   const Device device = c.settings.device;
@@ -34,13 +34,13 @@ void requirePossible(const Owners& c) {
 namespace {
 
 void sendHello(const Owners& c, int peer) {
-  Address address = c.links.endpoint()->address(peer);
-  Hello hello = Hello::of(c.settings);
+  EndpointAddress address = c.links.endpoint()->address(peer);
+  HelloMessage hello = HelloMessage::of(c.settings);
   hello.tuning = c.settings.tuning.serialize();
   hello.address = std::move(address.blob);
   std::vector<base::FileDescriptor> descriptors = std::move(address.descriptors);
   if (GpuSide* const side = c.gpu.side()) {
-    Address onGpu = side->address(peer);
+    EndpointAddress onGpu = side->address(peer);
     hello.gpu = std::move(onGpu.blob);
     hello.gpuDescriptors = static_cast<uint32_t>(onGpu.descriptors.size());
     std::ranges::move(onGpu.descriptors, std::back_inserter(descriptors));
@@ -49,9 +49,9 @@ void sendHello(const Owners& c, int peer) {
 }
 
 /// Rank 0's brings the tuning.
-Hello readHello(const Owners& c, int peer, const base::Bytes& payload, Settings& settings) {
+HelloMessage readHello(const Owners& c, int peer, const base::Bytes& payload, Settings& settings) {
   try {
-    Hello hello = Hello::read(payload);
+    HelloMessage hello = HelloMessage::read(payload);
     if (peer == 0) {
       settings.tuning = topology::Tuning::deserialize(hello.tuning);
       collectives::requirePreferences(settings.tuning);
@@ -63,17 +63,17 @@ Hello readHello(const Owners& c, int peer, const base::Bytes& payload, Settings&
 }
 
 /// Connects to a peer that has sent its hello. Its GPU's address.
-Address meet(const Owners& c, int peer, Settings& settings) {
+EndpointAddress meet(const Owners& c, int peer, Settings& settings) {
   bootstrap::ControlMessage message = c.peers.takeHello(peer);
-  Hello hello = readHello(c, peer, message.payload, settings);
-  const std::string wishes = Hello::of(settings).wishes();
+  HelloMessage hello = readHello(c, peer, message.payload, settings);
+  const std::string wishes = HelloMessage::of(settings).wishes();
   if (hello.wishes() != wishes)
     base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", c.who.name(peer),
                " asks for ", hello.wishes(), "; ", c.who.self(), " for ", wishes);
   if (hello.gpuDescriptors > message.descriptors.size())
     base::fail(ErrorCode::Refused, c.who.name(peer), " sent ", message.descriptors.size(),
                " descriptors, of which ", hello.gpuDescriptors, " are of its GPU");
-  Address ofGpu{std::move(hello.gpu), {}};
+  EndpointAddress ofGpu{std::move(hello.gpu), {}};
   const auto first = message.descriptors.end() - static_cast<ptrdiff_t>(hello.gpuDescriptors);
   std::move(first, message.descriptors.end(), std::back_inserter(ofGpu.descriptors));
   message.descriptors.erase(first, message.descriptors.end());
@@ -91,7 +91,7 @@ void connect(const Owners& c, Settings& settings, base::Deadline deadline) {
   const int size = c.who.size();
   for (int rank = 0; rank < size; ++rank) c.links.limitCores(c.who.info(rank).cores);
   makeGpu(c);
-  std::vector<Address> gpus(static_cast<size_t>(size));
+  std::vector<EndpointAddress> gpus(static_cast<size_t>(size));
   if (size == 1) return joinGpus(c, gpus, deadline);
   const bool networked = needsNetwork(c.links.topology(), settings.transport);
   c.links.use(makeEndpoint(c.who.rank(), c.links.topology(), settings.transport,

@@ -76,7 +76,7 @@ struct Communicator::Impl final : std::enable_shared_from_this<Impl> {
   const communicator::Membership who;
   communicator::Settings settings;  // constant once connected
   communicator::Children children;
-  communicator::Links links;
+  communicator::RankLinks links;
   communicator::Messages messages;
   communicator::FailureState failure;
   communicator::Peers peers;

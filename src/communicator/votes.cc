@@ -13,15 +13,16 @@ Votes::Votes(const Membership& who, Messages& messages, FailureState& failure, P
       failure_(failure),
       peers_(peers),
       views_(static_cast<size_t>(who.size())) {
-  messages.handle<message::View>(
-      [this](int peer, message::View view, const auto&) { take(peer, std::move(view)); });
-  messages.handle<message::Decision>([this](int, message::Decision told, const auto&) {
-    const auto lock = failure_.lock();
-    decisions_.emplace(told.vote, std::move(told.dead));
-  });
+  messages.handle<message::ViewMessage>(
+      [this](int peer, message::ViewMessage view, const auto&) { take(peer, std::move(view)); });
+  messages.handle<message::DecisionMessage>(
+      [this](int, message::DecisionMessage told, const auto&) {
+        const auto lock = failure_.lock();
+        decisions_.emplace(told.vote, std::move(told.dead));
+      });
 }
 
-void Votes::take(int peer, message::View view) {
+void Votes::take(int peer, message::ViewMessage view) {
   const auto lock = failure_.lock();
   Views& views = views_[static_cast<size_t>(peer)];
   const std::pair at(view.vote, view.round);
@@ -116,7 +117,7 @@ class Votes::Vote {
     if (at_.proposed || decided()) return;
     collectDead();
     at_.proposed = at_.dead;
-    tell(message::View{collectives_, at_.vote, at_.round, at_.dead});
+    tell(message::ViewMessage{collectives_, at_.vote, at_.round, at_.dead});
   }
 
   /// True: decided, and told. False: another round.
@@ -130,7 +131,7 @@ class Votes::Vote {
       ++at_.round;
       return false;
     }
-    tell(message::Decision{at_.vote, at_.dead});
+    tell(message::DecisionMessage{at_.vote, at_.dead});
     ++at_.vote;
     at_.round = 0;
     return true;

@@ -55,7 +55,7 @@ class Votes {
   };
   using Views = std::map<std::pair<uint32_t, uint32_t>, std::set<int>>;  // dead, by vote and round
 
-  void take(int peer, message::View view);
+  void take(int peer, message::ViewMessage view);
 
   const Membership& who_;
   Messages& messages_;

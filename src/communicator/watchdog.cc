@@ -27,10 +27,13 @@ std::string processState(int64_t pid) {
 }  // namespace
 
 Watchdog::Watchdog(const Owners& owners) : owners_(owners), gpu_(owners) {
-  owners.messages.handle<message::Inquiry>(
-      [this](int peer, const message::Inquiry& inquiry, const auto&) { answer(peer, inquiry); });
-  owners.messages.handle<message::Status>(
-      [this](int peer, const message::Status& status, const auto&) { compareWaits(peer, status); });
+  owners.messages.handle<message::InquiryMessage>([this](int peer,
+                                                         const message::InquiryMessage& inquiry,
+                                                         const auto&) { answer(peer, inquiry); });
+  owners.messages.handle<message::StatusMessage>(
+      [this](int peer, const message::StatusMessage& status, const auto&) {
+        compareWaits(peer, status);
+      });
 }
 
 void Watchdog::listen() {
@@ -70,7 +73,7 @@ void Watchdog::onPeerLeft(int worldRank) {
 
 // A call on GPUs that somebody waits in is not compared where calls were captured: then ranks do
 // not count alike.
-void Watchdog::answer(int peer, const message::Inquiry& inquiry) {
+void Watchdog::answer(int peer, const message::InquiryMessage& inquiry) {
   const bool isOfHost = inquiry.by == message::Inquirer::Host;
   const Recorder& recorder = isOfHost ? owners_.host.recorder() : owners_.gpu.recorder();
   const auto mine = recorder.findCollective(inquiry.sequence);
@@ -87,11 +90,11 @@ void Watchdog::answer(int peer, const message::Inquiry& inquiry) {
 
 // A rank in a collective and one in an exchange that wait for each other, and still do so an
 // inquiry later without a byte in between, are not in the same call: no message would tell them.
-void Watchdog::compareWaits(int peer, const message::Status& theirs) {
+void Watchdog::compareWaits(int peer, const message::StatusMessage& theirs) {
   using message::Activity;
   const int own = owners_.who.rank();
   const auto mine = owners_.host.current();
-  const bool waits = mine && mine->phase == Phase::Running && mine->waitingFor == peer;
+  const bool waits = mine && mine->phase == CallPhase::Running && mine->waitingFor == peer;
   const Peers::Answer now{theirs, {waits ? mine->number : 0, waits ? mine->bytesReceived : 0}};
   const Activity other = waits && mine->collective() ? Activity::Exchange : Activity::Collective;
   const std::optional<Peers::Answer> before = owners_.peers.noteAnswer(peer, now);
@@ -108,7 +111,7 @@ void Watchdog::onTick() {
   gpu_.look();
   if (owners_.failure.hasFailed()) return;
   const auto entry = owners_.host.current();
-  if (entry && entry->phase == Phase::Running) lookAt(*entry);
+  if (entry && entry->phase == CallPhase::Running) lookAt(*entry);
 }
 
 // A rank that left or shrinks will not take part in operations after its last; those cannot
@@ -143,7 +146,7 @@ void Watchdog::lookAt(const Recorder::Entry& entry) {
   }
   if (now - lastInquiryNs_ >= kInquireAgainNs) {
     lastInquiryNs_ = now;
-    owners_.messages.send(peer_, message::Inquiry::about(entry, message::Inquirer::Host));
+    owners_.messages.send(peer_, message::InquiryMessage::about(entry, message::Inquirer::Host));
   }
   const int64_t limitMs = owners_.settings.stragglerMs;
   if (straggling_ || limitMs <= 0 || waited < limitMs * 1'000'000) return;

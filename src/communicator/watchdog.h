@@ -40,8 +40,8 @@ class Watchdog final : public bootstrap::ControlListener {
   void onTick() override;
 
  private:
-  void answer(int peer, const message::Inquiry& inquiry);
-  void compareWaits(int peer, const message::Status& theirs);
+  void answer(int peer, const message::InquiryMessage& inquiry);
+  void compareWaits(int peer, const message::StatusMessage& theirs);
   void lookAt(const Recorder::Entry& entry);
   bool lookForLeavers(const Recorder::Entry& entry);
   void reportStraggler(const Recorder::Entry& entry, int64_t waitedNs) const;

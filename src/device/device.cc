@@ -40,9 +40,9 @@ class WaitWork final : public Work {
   std::shared_ptr<Mark> mark_;
 };
 
-class OwnedStream final : public AnyStream {
+class AnyOwnedStream final : public AnyStream {
  public:
-  ~OwnedStream() override { HostStream::retire(std::move(stream_)); }
+  ~AnyOwnedStream() override { HostStream::retire(std::move(stream_)); }
   void enqueue(std::function<void()> work) override {
     stream_->enqueue(std::make_unique<FunctionWork>(std::move(work)));
   }
@@ -54,9 +54,9 @@ class OwnedStream final : public AnyStream {
   std::shared_ptr<HostStream> stream_ = HostStream::create();
 };
 
-class OwnedEvent final : public AnyEvent {
+class AnyOwnedEvent final : public AnyEvent {
  public:
-  ~OwnedEvent() override {
+  ~AnyOwnedEvent() override {
     // Somebody may have been waiting for it at the fork, and would be waited for.
     if (event_->guard().inForkedChild()) base::abandon(std::move(event_));
   }
@@ -73,7 +73,7 @@ class OwnedEvent final : public AnyEvent {
   std::shared_ptr<HostEvent> event_ = std::make_shared<HostEvent>();
 };
 
-void OwnedEvent::record(StreamRef stream) {
+void AnyOwnedEvent::record(StreamRef stream) {
   event_->guard().requireOwner("Event::record");
   requireHost("Event::record", stream);
   auto mark = std::make_shared<Mark>();
@@ -84,7 +84,7 @@ void OwnedEvent::record(StreamRef stream) {
   event_->record(std::move(mark));  // not when enqueue() threw
 }
 
-void OwnedEvent::wait(StreamRef stream) {
+void AnyOwnedEvent::wait(StreamRef stream) {
   if (!stream) return synchronize();
   event_->guard().requireOwner("Event::wait");
   requireHost("Event::wait", stream);
@@ -92,12 +92,12 @@ void OwnedEvent::wait(StreamRef stream) {
     stream.host()->enqueue(std::make_unique<WaitWork>(std::move(mark)));
 }
 
-void OwnedEvent::synchronize() {
+void AnyOwnedEvent::synchronize() {
   event_->guard().requireOwner("Event::synchronize");
   if (const auto mark = event_->latest()) mark->wait();
 }
 
-bool OwnedEvent::query() const {
+bool AnyOwnedEvent::query() const {
   event_->guard().requireOwner("Event::query");
   const auto mark = event_->latest();
   return !mark || mark->reached();
@@ -113,8 +113,8 @@ void requireDevice(Device device) {
 
 namespace device {
 
-std::unique_ptr<AnyStream> makeHostStream() { return std::make_unique<OwnedStream>(); }
-std::unique_ptr<AnyEvent> makeHostEvent() { return std::make_unique<OwnedEvent>(); }
+std::unique_ptr<AnyStream> makeHostStream() { return std::make_unique<AnyOwnedStream>(); }
+std::unique_ptr<AnyEvent> makeHostEvent() { return std::make_unique<AnyOwnedEvent>(); }
 
 std::string describe(MemoryPlace place) {
   switch (place.kind) {

@@ -18,29 +18,29 @@ constexpr size_t kMaxFailures = 1024;
 
 /// The thread that drives all streams of the process. What the thread touches is State, which it
 /// shares: the last stream, and with it the engine, may be released by work that the thread runs.
-class Engine {
+class ProgressEngine {
  public:
-  static std::shared_ptr<Engine> ofProcess() {
+  static std::shared_ptr<ProgressEngine> ofProcess() {
     struct Current {
       Current() { base::freeInForkedChildren(mutex); }
       std::mutex mutex;
-      std::weak_ptr<Engine> engine;
+      std::weak_ptr<ProgressEngine> engine;
     };
     static auto* const current = new Current;
     std::lock_guard lock(current->mutex);
     auto engine = current->engine.lock();
     if (!engine || engine->guard_.inForkedChild()) {
-      engine = std::make_shared<Engine>();
+      engine = std::make_shared<ProgressEngine>();
       current->engine = engine;
     }
     return engine;
   }
 
-  Engine() {
+  ProgressEngine() {
     thread_.start("tutti-engine", [state = state_] { run(*state); });
   }
 
-  ~Engine() {
+  ~ProgressEngine() {
     {
       std::lock_guard lock(state_->mutex);
       state_->stop = true;
@@ -127,13 +127,13 @@ class Engine {
 };
 
 std::shared_ptr<HostStream> HostStream::create() {
-  auto engine = Engine::ofProcess();
+  auto engine = ProgressEngine::ofProcess();
   std::shared_ptr<HostStream> stream(new HostStream(engine));
   engine->add(stream);
   return stream;
 }
 
-HostStream::HostStream(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+HostStream::HostStream(std::shared_ptr<ProgressEngine> engine) : engine_(std::move(engine)) {}
 
 HostStream::~HostStream() {
   if (!failures_.empty()) logUnseen(failures_.front().what);

@@ -27,7 +27,7 @@ class Work {
   virtual Status poll() = 0;
 };
 
-class Engine;
+class ProgressEngine;
 
 class HostStream : public std::enable_shared_from_this<HostStream> {
  public:
@@ -49,8 +49,8 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   static void retire(std::shared_ptr<HostStream> stream);
 
  private:
-  friend class Engine;
-  explicit HostStream(std::shared_ptr<Engine> engine);
+  friend class ProgressEngine;
+  explicit HostStream(std::shared_ptr<ProgressEngine> engine);
   /// Polls the head; by the engine's thread only. Done when the queue was empty, Moved when the
   /// head got further or was finished, Idle when it waits.
   Work::Status step();
@@ -65,7 +65,7 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
     std::exception_ptr what;
   };
 
-  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<ProgressEngine> engine_;
   const base::ProcessGuard guard_;
   std::mutex mutex_;
   std::condition_variable progress_;

@@ -49,7 +49,7 @@ std::vector<std::string> rankEnvironment(const RankFacts& facts) {
   return result;
 }
 
-Program findProgram(const std::string& name) {
+LaunchedProgram findProgram(const std::string& name) {
   if (name.empty()) return {name, ENOENT};
   if (name.find('/') != std::string::npos) return {name, executableError(name)};
   const char* path = std::getenv("PATH");

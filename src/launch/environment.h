@@ -17,11 +17,11 @@ struct RankFacts {
 /// This process's variables with those of a rank, which replace older ones.
 std::vector<std::string> rankEnvironment(const RankFacts& facts);
 
-struct Program {
+struct LaunchedProgram {
   std::string path;  ///< to execute, when error is 0
   int error = 0;     ///< ENOENT, EACCES, ...
 };
 /// As a shell looks for it: on PATH when the name has no slash.
-Program findProgram(const std::string& name);
+LaunchedProgram findProgram(const std::string& name);
 
 }  // namespace tutti::launcher

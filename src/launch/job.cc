@@ -173,7 +173,7 @@ void Job::noteEnds() {
       worst = static_cast<int>(i);
   }
   if (worst < 0) return;
-  const End& end = *ranks_[worst]->end();
+  const RankEnd& end = *ranks_[worst]->end();
   fail({.rank = worst, .how = end.describe(), .exitCode = end.exitCode()});
 }
 

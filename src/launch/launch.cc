@@ -18,7 +18,7 @@ namespace tutti {
 namespace {
 
 using launcher::Job;
-using launcher::Program;
+using launcher::LaunchedProgram;
 using launcher::SignalCollector;
 
 constexpr int kMaxRanks = 4096;
@@ -60,7 +60,7 @@ Job::Outcome runOnce(const LaunchOptions& options, const std::string& path, int 
 
 int launch(const LaunchOptions& options) {
   check(options);
-  const Program program = launcher::findProgram(options.command[0]);
+  const LaunchedProgram program = launcher::findProgram(options.command[0]);
   if (program.error != 0) {
     std::fprintf(stderr, "tutti run: cannot execute %s: %s\n", options.command[0].c_str(),
                  strerrordesc_np(program.error));

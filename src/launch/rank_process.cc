@@ -75,7 +75,7 @@ int readReport(int fd) {
 
 }  // namespace
 
-std::string End::describe() const {
+std::string RankEnd::describe() const {
   if (hidden) return "ended, but another thread of this process has reaped it, so nobody knows how";
   if (!killed) return base::message("exited with code ", status);
   const char* name = sigabbrev_np(status);
@@ -137,7 +137,7 @@ void RankProcess::reap(bool wait) {
   if (result == 0 && !wait && info.si_pid == 0) return;
   if (result < 0) {  // another thread has reaped it: its number may be somebody else's now
     guardian_.remove(pid_);
-    end_ = End{.hidden = true};
+    end_ = RankEnd{.hidden = true};
     pidfd_.reset();
     return;
   }
@@ -145,7 +145,7 @@ void RankProcess::reap(bool wait) {
   guardian_.remove(pid_);
   while (waitid(P_PID, pid_, &info, WEXITED) < 0 && errno == EINTR) {
   }
-  end_ = End{false, info.si_code != CLD_EXITED, info.si_status};
+  end_ = RankEnd{false, info.si_code != CLD_EXITED, info.si_status};
   pidfd_.reset();
 }
 

@@ -22,7 +22,7 @@ struct Start {
 };
 
 /// How a process ended, as waitid() tells it.
-struct End {
+struct RankEnd {
   bool hidden = false;  ///< somebody else in this process has reaped it: counts as exit code 1
   bool killed = false;  ///< by a signal
   int status = 0;       ///< exit code, or the signal
@@ -45,7 +45,7 @@ class RankProcess {
   int pidfd() const { return pidfd_.get(); }  ///< readable when it has ended; -1 once reaped
   int execError() const { return execError_; }
   bool running() const { return !end_; }
-  const std::optional<End>& end() const { return end_; }
+  const std::optional<RankEnd>& end() const { return end_; }
   /// To the rank and everything it started; nothing when it has ended.
   void signal(int number) const;
   /// To the rank alone: for signals that whatever helps it may not know, and would die of.
@@ -60,7 +60,7 @@ class RankProcess {
   pid_t pid_ = -1;
   base::FileDescriptor pidfd_;
   int execError_ = 0;
-  std::optional<End> end_;
+  std::optional<RankEnd> end_;
 };
 
 }  // namespace tutti::launcher

@@ -37,14 +37,14 @@ template <class Args>
 constexpr bool kExchange = std::is_same_v<Args, SendArgs> || std::is_same_v<Args, ReceiveArgs>;
 
 /// One call, from what all of them have in common.
-class Call {
+class NcclCall {
  public:
   /// Throws InvalidArgument for what cannot be right of that.
-  Call(const char* name, ncclComm_t handle, cudaStream_t stream, const void* send, const void* recv,
-       int type)
+  NcclCall(const char* name, ncclComm_t handle, cudaStream_t stream, const void* send,
+           const void* recv, int type)
       : name_(name),
         handle_(handle),
-        comm_(Handles::ofProcess().find(handle)),
+        comm_(NcclHandles::ofProcess().find(handle)),
         ncclType_(type),
         type_(dataTypeOf(type)) {
     stream_ = streamFor(comm_->facts().place, stream, {send, recv});
@@ -69,7 +69,7 @@ class Call {
     check(args, use.communicator());
     log(args);
     if (!kExchange<Args> && args.count == 0) return ncclSuccess;
-    nccl::Group& group = nccl::Group::ofThread();
+    nccl::NcclGroup& group = nccl::NcclGroup::ofThread();
     if (group.open()) {
       group.add(comm_, use.communicator().prepare(args), stream_);
       return ncclSuccess;
@@ -116,7 +116,7 @@ ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                             ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                             cudaStream_t stream) {
   return guardInGroup("ncclAllReduce", [&] {
-    const Call call("AllReduce", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    const NcclCall call("AllReduce", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(call.reducing(
         numberOf(op),
         AllReduceArgs{.send = sendbuff, .recv = recvbuff, .count = count, .type = call.type()}));
@@ -128,7 +128,7 @@ ncclResult_t pncclReduce(const void* sendbuff, void* recvbuff, size_t count,
                          ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
                          cudaStream_t stream) {
   return guardInGroup("ncclReduce", [&] {
-    const Call call("Reduce", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    const NcclCall call("Reduce", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(call.reducing(numberOf(op), ReduceArgs{.send = sendbuff,
                                                             .recv = recvbuff,
                                                             .count = count,
@@ -142,7 +142,7 @@ ncclResult_t pncclReduceScatter(const void* sendbuff, void* recvbuff, size_t rec
                                 ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                 cudaStream_t stream) {
   return guardInGroup("ncclReduceScatter", [&] {
-    const Call call("ReduceScatter", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    const NcclCall call("ReduceScatter", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(call.reducing(
         numberOf(op),
         ReduceScatterArgs{
@@ -155,7 +155,7 @@ ncclResult_t pncclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                             ncclDataType_t datatype, int root, ncclComm_t comm,
                             cudaStream_t stream) {
   return guardInGroup("ncclBroadcast", [&] {
-    const Call call("Broadcast", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    const NcclCall call("Broadcast", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(BroadcastArgs{
         .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
   });
@@ -171,7 +171,7 @@ TUTTI_NCCL_NAME(ncclBcast);
 ncclResult_t pncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                             ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclAllGather", [&] {
-    const Call call("AllGather", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    const NcclCall call("AllGather", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(
         AllGatherArgs{.send = sendbuff, .recv = recvbuff, .count = sendcount, .type = call.type()});
   });
@@ -181,7 +181,7 @@ TUTTI_NCCL_NAME(ncclAllGather);
 ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclAlltoAll", [&] {
-    const Call call("AlltoAll", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    const NcclCall call("AlltoAll", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(
         AllToAllArgs{.send = sendbuff, .recv = recvbuff, .count = count, .type = call.type()});
   });
@@ -191,7 +191,7 @@ TUTTI_NCCL_NAME(ncclAlltoAll);
 ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count,
                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclGather", [&] {
-    const Call call("Gather", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    const NcclCall call("Gather", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(GatherArgs{
         .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
   });
@@ -201,7 +201,7 @@ TUTTI_NCCL_NAME(ncclGather);
 ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count,
                           ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclScatter", [&] {
-    const Call call("Scatter", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    const NcclCall call("Scatter", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(ScatterArgs{
         .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
   });
@@ -211,7 +211,7 @@ TUTTI_NCCL_NAME(ncclScatter);
 ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
                        ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclSend", [&] {
-    const Call call("Send", comm, stream, sendbuff, nullptr, numberOf(datatype));
+    const NcclCall call("Send", comm, stream, sendbuff, nullptr, numberOf(datatype));
     return call.make(SendArgs{.send = sendbuff, .count = count, .type = call.type(), .peer = peer});
   });
 }
@@ -220,7 +220,7 @@ TUTTI_NCCL_NAME(ncclSend);
 ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
                        ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclRecv", [&] {
-    const Call call("Recv", comm, stream, nullptr, recvbuff, numberOf(datatype));
+    const NcclCall call("Recv", comm, stream, nullptr, recvbuff, numberOf(datatype));
     return call.make(
         ReceiveArgs{.recv = recvbuff, .count = count, .type = call.type(), .peer = peer});
   });
@@ -231,7 +231,7 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
                                        ncclScalarResidence_t residence, ncclComm_t comm) {
   return guard("ncclRedOpCreatePreMulSum", [&] {
     TUTTI_REQUIRE(op, "op is null");
-    const auto found = Handles::ofProcess().find(comm);
+    const auto found = NcclHandles::ofProcess().find(comm);
     if (found->facts().place.kind == DeviceKind::Host) requireHostMemory({scalar});
     *op = found->reductions().addPreMulSum(scalar, numberOf(datatype), numberOf(residence));
     return ncclSuccess;
@@ -241,7 +241,7 @@ TUTTI_NCCL_NAME(ncclRedOpCreatePreMulSum);
 
 ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return guard("ncclRedOpDestroy", [&] {
-    Handles::ofProcess().find(comm)->reductions().remove(numberOf(op));
+    NcclHandles::ofProcess().find(comm)->reductions().remove(numberOf(op));
     return ncclSuccess;
   });
 }

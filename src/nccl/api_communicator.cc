@@ -17,7 +17,7 @@ namespace {
 
 /// Now, or at the end of the group.
 ncclResult_t makeOrCollect(Making making) {
-  Group& group = Group::ofThread();
+  NcclGroup& group = NcclGroup::ofThread();
   if (group.open()) {
     group.add(std::move(making));
     return ncclSuccess;
@@ -27,7 +27,7 @@ ncclResult_t makeOrCollect(Making making) {
   return run(std::move(one));
 }
 
-Handles& handles() { return Handles::ofProcess(); }
+NcclHandles& handles() { return NcclHandles::ofProcess(); }
 
 }  // namespace
 

@@ -34,7 +34,7 @@ template <class Make>
 ncclTeam teamOf(const char* function, ncclComm_t handle, const Make& make) {
   ncclTeam team{};
   guard(function, [&] {
-    team = make(*Handles::ofProcess().find(handle));
+    team = make(*NcclHandles::ofProcess().find(handle));
     return ncclSuccess;
   });
   return team;

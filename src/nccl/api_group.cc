@@ -8,8 +8,8 @@
 
 namespace {
 
-using tutti::nccl::Group;
 using tutti::nccl::guard;
+using tutti::nccl::NcclGroup;
 
 constexpr unsigned kSimulationMagic = 0x74685283;
 
@@ -33,14 +33,14 @@ void requireSimInfo(const ncclSimInfo_t* info) {
 
 ncclResult_t pncclGroupStart() {
   return guard("ncclGroupStart", [] {
-    Group::ofThread().start();
+    NcclGroup::ofThread().start();
     return ncclSuccess;
   });
 }
 TUTTI_NCCL_NAME(ncclGroupStart);
 
 ncclResult_t pncclGroupEnd() {
-  return guard("ncclGroupEnd", [] { return Group::ofThread().end(); });
+  return guard("ncclGroupEnd", [] { return NcclGroup::ofThread().end(); });
 }
 TUTTI_NCCL_NAME(ncclGroupEnd);
 
@@ -48,7 +48,7 @@ TUTTI_NCCL_NAME(ncclGroupEnd);
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
   return guard("ncclGroupSimulateEnd", [&] {
     std::optional<double> microseconds;
-    const ncclResult_t result = Group::ofThread().simulateEnd(microseconds);
+    const ncclResult_t result = NcclGroup::ofThread().simulateEnd(microseconds);
     requireSimInfo(simInfo);
     if (microseconds) writeTime(simInfo, static_cast<float>(*microseconds));
     return result;

@@ -14,7 +14,7 @@ namespace {
 
 void* registerBuffer(ncclComm_t handle, void* buffer, size_t bytes) {
   TUTTI_REQUIRE(buffer && bytes > 0, "buff is ", buffer, " and size ", bytes);
-  const auto comm = Handles::ofProcess().find(handle);
+  const auto comm = NcclHandles::ofProcess().find(handle);
   if (comm->facts().place.kind == tutti::DeviceKind::Host) requireHostMemory({buffer});
   const Comm::Use use(comm);
   auto memory = MemoryBlocks::ofProcess().share(use.communicator(), buffer, bytes);
@@ -54,7 +54,7 @@ TUTTI_NCCL_NAME(ncclCommRegister);
 
 ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
   return guard("ncclCommDeregister", [&] {
-    const auto found = Handles::ofProcess().find(comm);
+    const auto found = NcclHandles::ofProcess().find(comm);
     if (handle) found->registrations().remove(handle);
     return ncclSuccess;
   });
@@ -75,7 +75,7 @@ TUTTI_NCCL_NAME(ncclCommWindowRegister);
 
 ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
   return guard("ncclCommWindowDeregister", [&] {
-    const auto found = Handles::ofProcess().find(comm);
+    const auto found = NcclHandles::ofProcess().find(comm);
     if (win) found->registrations().remove(win);
     return ncclSuccess;
   });

@@ -28,7 +28,7 @@ class Comm {
   struct Facts {
     int device = 0;  ///< its number, which ncclCommCuDevice() says
     Device place;    ///< the GPU of that number; the host where there is none
-    Config config;
+    NcclConfig config;
   };
   /// One that is being made: under way until ready() or failed().
   explicit Comm(Facts facts);

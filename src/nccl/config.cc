@@ -73,8 +73,8 @@ void check(const ncclConfig_t& c) {
 
 }  // namespace
 
-Config readConfig(const ncclConfig_t* given, const Config& inherited) {
-  Config config = inherited;
+NcclConfig readConfig(const ncclConfig_t* given, const NcclConfig& inherited) {
+  NcclConfig config = inherited;
   if (given) {
     const ncclConfig_t c = copy(*given);
     check(c);

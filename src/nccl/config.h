@@ -8,7 +8,7 @@
 
 namespace tutti::nccl {
 
-struct Config {
+struct NcclConfig {
   bool blocking = true;
   std::string name;       ///< for log lines; may be empty
   int maxBlocks = 0;      ///< of a rank's kernels; 0: not said
@@ -18,6 +18,6 @@ struct Config {
 /// `given` may be null or leave fields undefined: then `inherited` holds; NCCL_COMM_BLOCKING and
 /// NCCL_MAX_CTAS go before both. Throws InvalidArgument naming the field that is none of its
 /// values, and for a struct that was not begun with NCCL_CONFIG_INITIALIZER.
-Config readConfig(const ncclConfig_t* given, const Config& inherited = {});
+NcclConfig readConfig(const ncclConfig_t* given, const NcclConfig& inherited = {});
 
 }  // namespace tutti::nccl

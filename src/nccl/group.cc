@@ -16,17 +16,17 @@ void requireOneKind(bool othersAbsent) {
 
 }  // namespace
 
-Group& Group::ofThread() {
-  thread_local Group instance;
+NcclGroup& NcclGroup::ofThread() {
+  thread_local NcclGroup instance;
   return instance;
 }
 
-void Group::add(std::shared_ptr<Comm> comm, PreparedCall call, StreamRef stream) {
+void NcclGroup::add(std::shared_ptr<Comm> comm, PreparedCall call, StreamRef stream) {
   requireOneKind(collected_.makings.empty());
   collected_.calls.push_back({std::move(comm), std::move(call), stream});
 }
 
-void Group::add(Making making) {
+void NcclGroup::add(Making making) {
   try {
     requireOneKind(collected_.calls.empty());
   } catch (...) {
@@ -36,17 +36,17 @@ void Group::add(Making making) {
   collected_.makings.push_back(std::move(making));
 }
 
-void Group::spoil(ncclResult_t result) {
+void NcclGroup::spoil(ncclResult_t result) {
   if (open() && collected_.failure == ncclSuccess) collected_.failure = result;
 }
 
-std::optional<Group::Collected> Group::close() {
+std::optional<NcclGroup::Collected> NcclGroup::close() {
   if (!open()) base::fail(ErrorCode::InvalidUsage, "no group is open on this thread");
   if (--depth_ > 0) return std::nullopt;
   return std::exchange(collected_, {});
 }
 
-ncclResult_t Group::end() {
+ncclResult_t NcclGroup::end() {
   auto collected = close();
   if (!collected) return ncclSuccess;
   if (collected->failure != ncclSuccess) {
@@ -59,7 +59,7 @@ ncclResult_t Group::end() {
 
 // A call is started under the eyes of abort() and revoke(); those of communicators with blocking =
 // 0 only until they are on their stream.
-ncclResult_t Group::make(std::vector<Call> calls) {
+ncclResult_t NcclGroup::make(std::vector<Call> calls) {
   std::vector<Comm*> seen;
   std::vector<Comm::Use> uses;
   for (const Call& call : calls)
@@ -77,7 +77,7 @@ ncclResult_t Group::make(std::vector<Call> calls) {
   });
 }
 
-ncclResult_t Group::simulateEnd(std::optional<double>& microseconds) {
+ncclResult_t NcclGroup::simulateEnd(std::optional<double>& microseconds) {
   auto collected = close();
   if (!collected) return ncclSuccess;
   for (const Making& making : collected->makings) takeBack(making);

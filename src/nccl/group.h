@@ -14,9 +14,9 @@
 
 namespace tutti::nccl {
 
-class Group {
+class NcclGroup {
  public:
-  static Group& ofThread();
+  static NcclGroup& ofThread();
 
   bool open() const { return depth_ > 0; }
   void start() { ++depth_; }
@@ -56,7 +56,7 @@ class Group {
 template <class Body>
 ncclResult_t guardInGroup(const char* function, const Body& body) noexcept {
   const ncclResult_t result = guard(function, body);
-  if (result != ncclSuccess && result != ncclInProgress) Group::ofThread().spoil(result);
+  if (result != ncclSuccess && result != ncclInProgress) NcclGroup::ofThread().spoil(result);
   return result;
 }
 

@@ -8,21 +8,21 @@ struct ncclComm {};
 
 namespace tutti::nccl {
 
-Handles& Handles::ofProcess() {
-  static auto* const instance = new Handles;  // communicators may outlive main()
+NcclHandles& NcclHandles::ofProcess() {
+  static auto* const instance = new NcclHandles;  // communicators may outlive main()
   return *instance;
 }
 
-Handles::Handles() { base::freeInForkedChildren(mutex_); }
+NcclHandles::NcclHandles() { base::freeInForkedChildren(mutex_); }
 
-ncclComm_t Handles::add(std::shared_ptr<Comm> comm) {
+ncclComm_t NcclHandles::add(std::shared_ptr<Comm> comm) {
   std::lock_guard lock(mutex_);
   given_.push_back(std::make_unique<ncclComm>());
   comms_.emplace(given_.back().get(), std::move(comm));
   return given_.back().get();
 }
 
-std::shared_ptr<Comm> Handles::find(ncclComm_t handle) const {
+std::shared_ptr<Comm> NcclHandles::find(ncclComm_t handle) const {
   TUTTI_REQUIRE(handle, "the communicator is null");
   std::lock_guard lock(mutex_);
   const auto found = comms_.find(handle);
@@ -32,7 +32,7 @@ std::shared_ptr<Comm> Handles::find(ncclComm_t handle) const {
 }
 
 // The communicator's farewell is said without the lock.
-void Handles::remove(ncclComm_t handle) {
+void NcclHandles::remove(ncclComm_t handle) {
   std::shared_ptr<Comm> last;
   std::lock_guard lock(mutex_);
   const auto found = comms_.find(handle);

@@ -12,9 +12,9 @@
 
 namespace tutti::nccl {
 
-class Handles {
+class NcclHandles {
  public:
-  static Handles& ofProcess();
+  static NcclHandles& ofProcess();
 
   ncclComm_t add(std::shared_ptr<Comm> comm);
   /// Throws InvalidArgument.
@@ -22,8 +22,8 @@ class Handles {
   void remove(ncclComm_t handle);
 
  private:
-  Handles();
-  ~Handles() = delete;
+  NcclHandles();
+  ~NcclHandles() = delete;
   mutable std::mutex mutex_;
   std::map<ncclComm_t, std::shared_ptr<Comm>> comms_;
   std::vector<std::unique_ptr<ncclComm>> given_;

@@ -28,7 +28,7 @@ std::string transportOf(Device device) {
 
 /// The handle of a communicator that is going to be there.
 void giveHandle(Making& making) {
-  *making.out = making.handle = making.comm ? Handles::ofProcess().add(making.comm) : nullptr;
+  *making.out = making.handle = making.comm ? NcclHandles::ofProcess().add(making.comm) : nullptr;
 }
 
 void logMade(const Making& making) {
@@ -119,7 +119,7 @@ std::vector<int> survivorsOf(const int* excluded, int count, int size, int self)
 
 void takeBack(const Making& making) {
   if (!making.handle) return;
-  Handles::ofProcess().remove(making.handle);
+  NcclHandles::ofProcess().remove(making.handle);
   *making.out = nullptr;
 }
 
@@ -129,7 +129,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
   announce();
   TUTTI_REQUIRE(out, "comm is null");
   TUTTI_REQUIRE(size >= 1 && rank >= 0 && rank < size, "rank ", rank, " of ", size, " ranks");
-  const Config settings = readConfig(config);
+  const NcclConfig settings = readConfig(config);
   const Device place = deviceOfThread();
   Making making{.function = function,
                 .comm = std::make_shared<Comm>(
@@ -157,8 +157,8 @@ Making makeBySplit(ncclComm_t parent, int color, int key, ncclComm_t* out,
   TUTTI_REQUIRE(out, "newcomm is null");
   TUTTI_REQUIRE(color >= 0 || color == NCCL_SPLIT_NOCOLOR, "color ", color,
                 " is neither 0 or more nor NCCL_SPLIT_NOCOLOR");
-  const auto above = Handles::ofProcess().find(parent);
-  const Config settings = readConfig(config, above->facts().config);
+  const auto above = NcclHandles::ofProcess().find(parent);
+  const NcclConfig settings = readConfig(config, above->facts().config);
   Making making{.function = "ncclCommSplit", .out = out, .blocking = settings.blocking};
   making.parent = std::make_shared<Comm::Parenthood>(above, Comm::Operations::Remain);
   if (color >= 0)
@@ -181,8 +181,8 @@ Making makeByShrink(ncclComm_t parent, const int* excluded, int excludedCount, n
   TUTTI_REQUIRE(out, "newcomm is null");
   TUTTI_REQUIRE(flags == NCCL_SHRINK_DEFAULT || flags == NCCL_SHRINK_ABORT, "shrinkFlags is ",
                 flags);
-  const auto above = Handles::ofProcess().find(parent);
-  const Config settings = readConfig(config, above->facts().config);
+  const auto above = NcclHandles::ofProcess().find(parent);
+  const NcclConfig settings = readConfig(config, above->facts().config);
   Making making{.function = "ncclCommShrink", .out = out, .blocking = settings.blocking};
   making.parent = std::make_shared<Comm::Parenthood>(
       above, flags == NCCL_SHRINK_ABORT ? Comm::Operations::WillEnd : Comm::Operations::Remain);
@@ -204,7 +204,7 @@ void makeAll(ncclComm_t* out, const std::vector<int>& devices) {
   findDriver();
   announce();
   const int size = static_cast<int>(devices.size());
-  const Config settings = readConfig(nullptr);
+  const NcclConfig settings = readConfig(nullptr);
   CommunicatorOptions o;
   o.algorithm = environment().algorithm;
   o.gpuBlocks = settings.maxBlocks;

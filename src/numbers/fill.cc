@@ -37,7 +37,7 @@ bool isUnsigned(DataType type) {
 /// The values of one pattern, as integers.
 class Values {
  public:
-  explicit Values(const Pattern& pattern)
+  explicit Values(const FillPattern& pattern)
       : pattern_(pattern), ranks_(pattern.ranks), unsigned_(isUnsigned(pattern.type)) {
     TUTTI_REQUIRE(isDefined(pattern.op, pattern.type), toString(pattern.op), " is not defined for ",
                   toString(pattern.type));
@@ -117,7 +117,7 @@ class Values {
     return unsigned_ || random % 2 == 0 ? 1 : -1;
   }
 
-  const Pattern pattern_;
+  const FillPattern pattern_;
   const int ranks_;
   const bool unsigned_;
   int64_t contributors_;
@@ -191,11 +191,11 @@ Comparison comparePeriodic(DataType type, const std::vector<char>& period, size_
 
 }  // namespace
 
-double premulScalar(const Pattern& pattern, int rank) {
+double premulScalar(const FillPattern& pattern, int rank) {
   return pattern.op == ReduceOp::PreMulSum ? 2 - rank % 2 : 1;
 }
 
-void fillInput(const Pattern& pattern, int rank, size_t first, size_t count, void* out) {
+void fillInput(const FillPattern& pattern, int rank, size_t first, size_t count, void* out) {
   const Values values(pattern);
   TUTTI_REQUIRE(rank >= 0, "a pattern's rank ", rank);
   fillPeriodic(pattern.type, first, count, out, [&](void* to, size_t at, size_t index) {
@@ -203,7 +203,7 @@ void fillInput(const Pattern& pattern, int rank, size_t first, size_t count, voi
   });
 }
 
-void fillExpected(const Pattern& pattern, size_t first, size_t count, void* out) {
+void fillExpected(const FillPattern& pattern, size_t first, size_t count, void* out) {
   const Values values(pattern);
   fillPeriodic(pattern.type, first, count, out, [&](void* to, size_t at, size_t index) {
     if (pattern.op == ReduceOp::Avg)
@@ -226,7 +226,7 @@ Comparison compare(DataType type, const void* actual, const void* expected, size
   return result;
 }
 
-Comparison compareWithExpected(const Pattern& pattern, size_t first, size_t count,
+Comparison compareWithExpected(const FillPattern& pattern, size_t first, size_t count,
                                const void* actual) {
   const size_t fresh = std::min(count, kFillPeriod);
   std::vector<char> period(fresh * sizeOf(pattern.type));
@@ -234,7 +234,7 @@ Comparison compareWithExpected(const Pattern& pattern, size_t first, size_t coun
   return comparePeriodic(pattern.type, period, count, actual);
 }
 
-Comparison compareWithInput(const Pattern& pattern, int rank, size_t first, size_t count,
+Comparison compareWithInput(const FillPattern& pattern, int rank, size_t first, size_t count,
                             const void* actual) {
   const size_t fresh = std::min(count, kFillPeriod);
   std::vector<char> period(fresh * sizeOf(pattern.type));

@@ -19,7 +19,7 @@ namespace tutti::numbers {
 
 inline constexpr size_t kFillPeriod = 16381;
 
-struct Pattern {
+struct FillPattern {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   uint64_t seed = 0;
@@ -28,13 +28,13 @@ struct Pattern {
 };
 
 /// The scalar that `rank` passes with PreMulSum; 1 with every other op.
-double premulScalar(const Pattern& pattern, int rank);
+double premulScalar(const FillPattern& pattern, int rank);
 
 /// Writes elements [first, first + count) of `rank`'s input to `out`, which has any alignment.
-void fillInput(const Pattern& pattern, int rank, size_t first, size_t count, void* out);
+void fillInput(const FillPattern& pattern, int rank, size_t first, size_t count, void* out);
 
 /// Writes what the reduction of all ranks' elements [first, first + count) must be.
-void fillExpected(const Pattern& pattern, size_t first, size_t count, void* out);
+void fillExpected(const FillPattern& pattern, size_t first, size_t count, void* out);
 
 struct Comparison {
   size_t wrong = 0;       ///< elements that differ in any bit
@@ -43,10 +43,10 @@ struct Comparison {
 Comparison compare(DataType type, const void* actual, const void* expected, size_t count);
 
 /// compare() with fillExpected(), without a buffer of that size.
-Comparison compareWithExpected(const Pattern& pattern, size_t first, size_t count,
+Comparison compareWithExpected(const FillPattern& pattern, size_t first, size_t count,
                                const void* actual);
 /// compare() with fillInput(): what a collective that only moves data must deliver.
-Comparison compareWithInput(const Pattern& pattern, int rank, size_t first, size_t count,
+Comparison compareWithInput(const FillPattern& pattern, int rank, size_t first, size_t count,
                             const void* actual);
 
 }  // namespace tutti::numbers

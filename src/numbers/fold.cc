@@ -53,9 +53,9 @@ void validate(const FoldRequest& request) {
 }
 
 /// One call of fold(), with what is decided once.
-class Fold {
+class HostFold {
  public:
-  Fold(const Kernels& kernels, const FoldRequest& request)
+  HostFold(const FoldKernels& kernels, const FoldRequest& request)
       : kernels_(kernels),
         request_(request),
         elementBytes_(sizeOf(request.type)),
@@ -175,7 +175,7 @@ class Fold {
       std::memcpy(target, source, bytes);
   }
 
-  const Kernels& kernels_;
+  const FoldKernels& kernels_;
   const FoldRequest& request_;
   const size_t elementBytes_;
   const size_t bytes_;
@@ -185,13 +185,13 @@ class Fold {
 
 }  // namespace
 
-void foldWith(const Kernels& kernels, const FoldRequest& request) {
+void foldWith(const FoldKernels& kernels, const FoldRequest& request) {
   validate(request);
-  Fold(kernels, request).run();
+  HostFold(kernels, request).run();
 }
 
 void fold(const FoldRequest& request) {
-  static const Kernels& best = *variants().back().kernels;
+  static const FoldKernels& best = *variants().back().kernels;
   foldWith(best, request);
 }
 

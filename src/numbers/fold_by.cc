@@ -16,10 +16,10 @@ struct alignas(64) Stage {
 };
 
 /// The fold of a part of the sources that fits a stage.
-class Part {
+class FoldPart {
  public:
-  Part(const CombineFunction& combine, std::span<const void* const> sources, size_t offset,
-       size_t bytes, size_t count, std::vector<Stage>& stages)
+  FoldPart(const CombineFunction& combine, std::span<const void* const> sources, size_t offset,
+           size_t bytes, size_t count, std::vector<Stage>& stages)
       : combine_(combine),
         sources_(sources),
         offset_(offset),
@@ -69,7 +69,7 @@ void foldBy(const CombineFunction& combine, size_t elementBytes, bool canonical,
   for (size_t begin = 0; begin < count; begin += step) {
     const size_t part = std::min(step, count - begin);
     const size_t offset = begin * elementBytes, bytes = part * elementBytes;
-    Part fold(combine, sources, offset, bytes, part, stages);
+    FoldPart fold(combine, sources, offset, bytes, part, stages);
     if (canonical)
       fold.tree(0, sources.size(), 0);
     else

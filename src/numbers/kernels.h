@@ -49,7 +49,7 @@ enum KernelOp {
 };
 inline constexpr int kKernelTypeCount = 14;  ///< indexed by DataType
 
-struct Kernels {
+struct FoldKernels {
   FoldKernel fold[kKernelTypeCount][kKernelOpCount];  ///< null where an operation is not defined
   /// memcpy past the caches; any alignment. The caller fences.
   void (*streamCopy)(void* target, const void* source, size_t bytes);
@@ -59,8 +59,8 @@ struct Kernels {
 
 /// Each in its own file; where the compiler does not know an instruction set, its file is not part
 /// of the build and nobody may call it (variants.cc knows).
-const Kernels* baselineKernels();
-const Kernels* avx2Kernels();
-const Kernels* avx512Kernels();
+const FoldKernels* baselineKernels();
+const FoldKernels* avx2Kernels();
+const FoldKernels* avx512Kernels();
 
 }  // namespace tutti::numbers

@@ -39,7 +39,7 @@ struct Past : Whole {  // past the caches
     storePast(to, v);
   }
 };
-struct Few {  // the first `bytes` of one vector
+struct FewSources {  // the first `bytes` of one vector
   size_t bytes;
   template <class V>
   TUTTI_INLINE V load(const char* from) const {
@@ -123,7 +123,7 @@ class Folder {
   /// Any bytes, without units.
   void small(size_t at, size_t end) const {
     for (; at + kStep <= end; at += kStep) unit<1>(at, Whole{});
-    if (at < end) unit<1>(at, Few{end - at});
+    if (at < end) unit<1>(at, FewSources{end - at});
   }
 
   template <size_t U, class Access>
@@ -245,7 +245,7 @@ inline constexpr FoldKernel kFold = &Folder<Codec, Op>::run;
         kFold<Ordered<Signed, Top, Nan, false>, Maximum>                                        \
   }
 
-constexpr Kernels kKernels{
+constexpr FoldKernels kKernels{
     {
         TUTTI_INTEGER(uint8_t, int8_t),
         TUTTI_INTEGER(uint8_t, uint8_t),

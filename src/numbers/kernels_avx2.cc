@@ -2,5 +2,5 @@
 #include "src/numbers/kernels.inl"
 
 namespace tutti::numbers {
-const Kernels* avx2Kernels() { return &avx2::kKernels; }
+const FoldKernels* avx2Kernels() { return &avx2::kKernels; }
 }  // namespace tutti::numbers

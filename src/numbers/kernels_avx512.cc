@@ -2,5 +2,5 @@
 #include "src/numbers/kernels.inl"
 
 namespace tutti::numbers {
-const Kernels* avx512Kernels() { return &avx512::kKernels; }
+const FoldKernels* avx512Kernels() { return &avx512::kKernels; }
 }  // namespace tutti::numbers

@@ -2,5 +2,5 @@
 #include "src/numbers/kernels.inl"
 
 namespace tutti::numbers {
-const Kernels* baselineKernels() { return &baseline::kKernels; }
+const FoldKernels* baselineKernels() { return &baseline::kKernels; }
 }  // namespace tutti::numbers

@@ -12,7 +12,7 @@ namespace {
 struct Available {
   std::array<Variant, 3> list;
   size_t count = 0;
-  void add(const char* name, const Kernels* kernels) { list[count++] = {name, kernels}; }
+  void add(const char* name, const FoldKernels* kernels) { list[count++] = {name, kernels}; }
 };
 
 #if defined(TUTTI_NUMBERS_AVX2)

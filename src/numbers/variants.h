@@ -12,13 +12,13 @@ namespace tutti::numbers {
 
 struct Variant {
   const char* name;  ///< "baseline", "avx2", "avx512"
-  const Kernels* kernels;
+  const FoldKernels* kernels;
 };
 
 /// At least one, the widest last.
 std::span<const Variant> variants();
 
 /// fold() with the given kernels.
-void foldWith(const Kernels& kernels, const FoldRequest& request);
+void foldWith(const FoldKernels& kernels, const FoldRequest& request);
 
 }  // namespace tutti::numbers

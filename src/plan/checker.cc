@@ -95,7 +95,7 @@ CheckResult PlanChecker::check(std::initializer_list<int> rounds) const {
   for (int count : rounds)
     for (bool inPlace : {false, true}) {
       if (inPlace && !spec_.inPlaceSafe) continue;
-      Machine machine(spec_, programs_, flat, expressions, count, inPlace);
+      SymbolicMachine machine(spec_, programs_, flat, expressions, count, inPlace);
       result.error = machine.run();
       if (result.error) {
         result.error->message += base::message(" (", count, count == 1 ? " round" : " rounds",

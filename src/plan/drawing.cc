@@ -159,14 +159,14 @@ struct Band {
   int depth, y, height;
 };
 /// Where everything is: steps are bands, one below the other.
-struct Picture {
+struct PlanPicture {
   std::vector<PlacedArrow> arrows;
   std::vector<Band> steps;
   int end = kHeadPixels;
 };
 
-Picture arrange(const std::vector<Movement>& movements) {
-  Picture picture;
+PlanPicture arrange(const std::vector<Movement>& movements) {
+  PlanPicture picture;
   for (auto begin = movements.begin(); begin != movements.end();) {
     const auto end = std::find_if(begin, movements.end(),
                                   [&](const Movement& m) { return m.depth != begin->depth; });
@@ -229,7 +229,7 @@ std::string drawText(const PlanSpec& spec, std::span<const Program> programs) {
 }
 
 std::string drawSvg(const PlanSpec& spec, std::span<const Program> programs) {
-  const Picture picture = arrange(movementsOf(spec, programs));
+  const PlanPicture picture = arrange(movementsOf(spec, programs));
   const int width = std::max(centerOf(spec.ranks) - kColumnPixels / 4, 300);
   base::Svg svg(width, picture.end + kLinePixels, spec.describe());
   svg.defineArrow(kArrowColour);

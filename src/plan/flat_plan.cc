@@ -11,7 +11,7 @@ namespace tutti::plan {
 namespace {
 
 /// One end's view of a message.
-struct End {
+struct EdgeEnd {
   uint32_t step;  // flat
   uint32_t chunk, chunks;
 };
@@ -195,8 +195,8 @@ class Flattener {
   /// The k-th message sent is the k-th received, because each end is one lane in order.
   void compareEnds(uint32_t number) {
     const Edge& edge = flat_.edges[number];
-    const std::vector<End>& sends = sends_[number];
-    const std::vector<End>& receives = receives_[number];
+    const std::vector<EdgeEnd>& sends = sends_[number];
+    const std::vector<EdgeEnd>& receives = receives_[number];
     const size_t both = std::min(sends.size(), receives.size());
     for (size_t k = 0; k < both; ++k)
       if (sends[k].chunks != receives[k].chunks ||
@@ -227,7 +227,7 @@ class Flattener {
   const std::vector<Program>& programs_;
   FlatPlan& flat_;
   EdgeNumbers edgeNumbers_;
-  std::vector<std::vector<End>> sends_, receives_;
+  std::vector<std::vector<EdgeEnd>> sends_, receives_;
   std::optional<CheckError> error_;
 };
 

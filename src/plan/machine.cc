@@ -17,8 +17,9 @@ bool needsClocks(const PlanSpec& spec, const FlatPlan& flat) {
 
 }  // namespace
 
-Machine::Machine(const PlanSpec& spec, const std::vector<Program>& programs, const FlatPlan& flat,
-                 Expressions& expressions, int rounds, bool inPlace)
+SymbolicMachine::SymbolicMachine(const PlanSpec& spec, const std::vector<Program>& programs,
+                                 const FlatPlan& flat, Expressions& expressions, int rounds,
+                                 bool inPlace)
     : spec_(spec),
       programs_(programs),
       flat_(flat),
@@ -37,7 +38,7 @@ Machine::Machine(const PlanSpec& spec, const std::vector<Program>& programs, con
                        std::vector<int>(named ? flat.steps.size() : 0, 0));
 }
 
-std::optional<CheckError> Machine::run() {
+std::optional<CheckError> SymbolicMachine::run() {
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     if (flat_.lanes[lane].stepCount == 0) lanes_[lane].round = rounds_;
     ready_.push_back(lane);
@@ -55,7 +56,7 @@ std::optional<CheckError> Machine::run() {
 }
 
 /// One step of `lane` if it can run now. Otherwise the lane is noted where it waits.
-bool Machine::advance(uint32_t lane) {
+bool SymbolicMachine::advance(uint32_t lane) {
   const LaneState& state = lanes_[lane];
   if (state.round == rounds_) return false;
   const uint32_t step = flat_.lanes[lane].firstStep + state.next;
@@ -65,14 +66,14 @@ bool Machine::advance(uint32_t lane) {
   return true;
 }
 
-bool Machine::isDone(uint32_t step, int round) const {
+bool SymbolicMachine::isDone(uint32_t step, int round) const {
   const uint32_t lane = flat_.steps[step].lane;
   const LaneState& state = lanes_[lane];
   return state.round > round ||
          (state.round == round && state.next > step - flat_.lanes[lane].firstStep);
 }
 
-bool Machine::blocked(uint32_t lane, uint32_t step) {
+bool SymbolicMachine::blocked(uint32_t lane, uint32_t step) {
   const FlatStep& s = flat_.steps[step];
   for (uint32_t i = 0; i < s.afterCount; ++i) {
     const uint32_t awaited = flat_.afterSteps[s.after + i];
@@ -94,12 +95,12 @@ bool Machine::blocked(uint32_t lane, uint32_t step) {
   return false;
 }
 
-void Machine::wake(uint32_t& lane) {
+void SymbolicMachine::wake(uint32_t& lane) {
   if (lane != kNone) ready_.push_back(lane);
   lane = kNone;
 }
 
-void Machine::fire(uint32_t lane, uint32_t step) {
+void SymbolicMachine::fire(uint32_t lane, uint32_t step) {
   const FlatStep& s = flat_.steps[step];
   LaneState& state = lanes_[lane];
   ++stamp_;
@@ -151,7 +152,7 @@ void Machine::fire(uint32_t lane, uint32_t step) {
   }
 }
 
-void Machine::finishStep(uint32_t lane) {
+void SymbolicMachine::finishStep(uint32_t lane) {
   LaneState& state = lanes_[lane];
   if (++state.next == flat_.lanes[lane].stepCount) {
     state.next = 0;
@@ -161,7 +162,7 @@ void Machine::finishStep(uint32_t lane) {
   state.waiting.clear();
 }
 
-Machine::Blocker Machine::blockerOf(uint32_t lane) const {
+SymbolicMachine::Blocker SymbolicMachine::blockerOf(uint32_t lane) const {
   const uint32_t step = flat_.lanes[lane].firstStep + lanes_[lane].next;
   const FlatStep& s = flat_.steps[step];
   for (uint32_t i = 0; i < s.afterCount; ++i) {
@@ -182,7 +183,7 @@ Machine::Blocker Machine::blockerOf(uint32_t lane) const {
 }
 
 /// When nothing moves and a lane is not through: follows who waits for whom until one comes again.
-std::optional<CheckError> Machine::deadlock() const {
+std::optional<CheckError> SymbolicMachine::deadlock() const {
   const auto stuck = std::ranges::find_if(
       lanes_, [this](const LaneState& state) { return state.round < rounds_; });
   if (stuck == lanes_.end()) return {};
@@ -203,7 +204,7 @@ std::optional<CheckError> Machine::deadlock() const {
                     text + base::message("and so on, in round ", lanes_[path.front()].round)};
 }
 
-void Machine::measure() {
+void SymbolicMachine::measure() {
   const auto ranks = static_cast<size_t>(spec_.ranks);
   std::vector<uint64_t> sent(ranks, 0), flow(ranks * ranks, 0);
   for (const LaneState& state : lanes_) measured_.steps = std::max(measured_.steps, state.depth);
@@ -235,14 +236,14 @@ void Machine::measure() {
   measured_.hostBlocks = static_cast<double>(most) / divisions;
 }
 
-std::string Machine::name(uint32_t step) const {
+std::string SymbolicMachine::name(uint32_t step) const {
   const FlatLane& lane = flat_.lanes[flat_.steps[step].lane];
   return errorAt(programs_[static_cast<size_t>(lane.rank)], lane.rank, lane.number,
                  static_cast<int>(step - lane.firstStep), "")
       .message;
 }
 
-void Machine::refuse(uint32_t step, const std::string& what) {
+void SymbolicMachine::refuse(uint32_t step, const std::string& what) {
   if (error_) return;
   const FlatLane& lane = flat_.lanes[flat_.steps[step].lane];
   error_ = errorAt(programs_[static_cast<size_t>(lane.rank)], lane.rank, lane.number,

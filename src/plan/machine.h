@@ -13,10 +13,10 @@
 
 namespace tutti::plan {
 
-class Machine {
+class SymbolicMachine {
  public:
-  Machine(const PlanSpec& spec, const std::vector<Program>& programs, const FlatPlan& flat,
-          Expressions& expressions, int rounds, bool inPlace);
+  SymbolicMachine(const PlanSpec& spec, const std::vector<Program>& programs, const FlatPlan& flat,
+                  Expressions& expressions, int rounds, bool inPlace);
 
   /// Runs to the end and judges what the ranks then hold.
   std::optional<CheckError> run();

@@ -8,7 +8,7 @@
 namespace tutti::plan {
 
 /// Inputs and outputs have a place per round and chunk, scratch one per chunk, reused by rounds.
-void Machine::layOut() {
+void SymbolicMachine::layOut() {
   const auto rounds = static_cast<size_t>(rounds_);
   const size_t in = size_t{blocksOf(spec_, Buffer::In)} * spec_.divisions * rounds;
   const size_t out = size_t{blocksOf(spec_, Buffer::Out)} * spec_.divisions * rounds;
@@ -27,7 +27,7 @@ void Machine::layOut() {
   }
 }
 
-size_t Machine::placeOf(int rank, Buffer buffer, uint32_t chunk, int round) const {
+size_t SymbolicMachine::placeOf(int rank, Buffer buffer, uint32_t chunk, int round) const {
   if (inPlace_ && buffer != Buffer::Scratch) {
     // A rank that is not given both has nothing in place.
     const SharedChunk shared = sharedChunk(spec_, rank, buffer, chunk);
@@ -40,15 +40,15 @@ size_t Machine::placeOf(int rank, Buffer buffer, uint32_t chunk, int round) cons
          chunk;
 }
 
-void Machine::readPort(const FlatPort& port, uint32_t lane, uint32_t step) {
+void SymbolicMachine::readPort(const FlatPort& port, uint32_t lane, uint32_t step) {
   if (port.kind != Port::Kind::Channel && !error_) readPlaces(port, lane, step);
 }
 
-std::string Machine::nameOfPlace(const FlatPort& port, uint32_t index) const {
+std::string SymbolicMachine::nameOfPlace(const FlatPort& port, uint32_t index) const {
   return base::message("rank ", port.rank, "'s ", toString(port.buffer), ' ', port.chunk + index);
 }
 
-void Machine::readPlaces(const FlatPort& port, uint32_t lane, uint32_t step) {
+void SymbolicMachine::readPlaces(const FlatPort& port, uint32_t lane, uint32_t step) {
   const FlatStep& s = flat_.steps[step];
   const auto source = static_cast<size_t>(&port - flat_.sources(s).data());
   const int round = lanes_[lane].round;
@@ -72,7 +72,7 @@ void Machine::readPlaces(const FlatPort& port, uint32_t lane, uint32_t step) {
 }
 
 /// results_ = the step's fold, chunk by chunk.
-void Machine::compute(uint32_t step) {
+void SymbolicMachine::compute(uint32_t step) {
   const FlatStep& s = flat_.steps[step];
   size_t chunks = 0;
   for (size_t i = 0; i < s.sources; ++i) chunks = std::max(chunks, operands_[i].size());
@@ -100,7 +100,7 @@ void Machine::compute(uint32_t step) {
   }
 }
 
-void Machine::writePlaces(const FlatPort& port, uint32_t lane, uint32_t step) {
+void SymbolicMachine::writePlaces(const FlatPort& port, uint32_t lane, uint32_t step) {
   const int round = lanes_[lane].round;
   for (uint32_t i = 0; i < port.chunks && !error_; ++i) {
     const size_t at = placeOf(port.rank, port.buffer, port.chunk + i, round);
@@ -119,7 +119,7 @@ void Machine::writePlaces(const FlatPort& port, uint32_t lane, uint32_t step) {
   }
 }
 
-void Machine::judge() {
+void SymbolicMachine::judge() {
   if (races_) judgeEnds();
   measured_.canonicalOrder = isReduction(spec_.collective);
   for (int rank = 0; rank < spec_.ranks && !error_; ++rank)
@@ -127,7 +127,7 @@ void Machine::judge() {
 }
 
 /// No peer touches a rank's buffers after its end; a barrier is left after all have entered it.
-void Machine::judgeEnds() {
+void SymbolicMachine::judgeEnds() {
   for (int rank = 0; rank < spec_.ranks && !error_; ++rank) {
     const uint32_t first = flat_.firstLane[static_cast<size_t>(rank)];
     const uint32_t last = flat_.firstLane[static_cast<size_t>(rank) + 1];
@@ -148,13 +148,13 @@ void Machine::judgeEnds() {
   }
 }
 
-void Machine::judgeRank(int rank) {
+void SymbolicMachine::judgeRank(int rank) {
   const uint32_t chunks = blocksOf(spec_, Buffer::Out) * spec_.divisions;
   for (int round = 0; round < rounds_; ++round)
     for (uint32_t chunk = 0; chunk < chunks && !error_; ++chunk) judgeChunk(rank, chunk, round);
 }
 
-void Machine::judgeChunk(int rank, uint32_t chunk, int round) {
+void SymbolicMachine::judgeChunk(int rank, uint32_t chunk, int round) {
   const Place& place = places_[placeOf(rank, Buffer::Out, chunk, round)];
   const auto own = static_cast<uint32_t>(rank) * spec_.divisions;
   const auto wrong = [&](const std::string& what) {

@@ -225,12 +225,12 @@ uint64_t endOf(std::span<const Block> blocks);
 ///
 /// Where blocks differ in size, each is cut into as many rounds and divisions by itself, and a
 /// buffer of one block has the rank's own; extents depend on block and division.
-class Shape {
+class PlanShape {
  public:
   /// `slotBytes` bounds what one message may carry; at least messageChunks * kChunkAlignment.
-  Shape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t slotBytes);
+  PlanShape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t slotBytes);
   /// As `rank` sees it, of a plan that is `unevenSafe`; `blocks` by rank.
-  Shape(const PlanSpec& spec, std::span<const Block> blocks, int rank, size_t slotBytes);
+  PlanShape(const PlanSpec& spec, std::span<const Block> blocks, int rank, size_t slotBytes);
 
   int64_t rounds() const { return rounds_; }
   /// Where chunk `chunk` of round `round` lies in In, Out or Scratch (scratch is reused by rounds).

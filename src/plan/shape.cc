@@ -20,14 +20,15 @@ uint64_t endOf(std::span<const Block> blocks) {
   return end;
 }
 
-Shape::Shape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t slotBytes)
+PlanShape::PlanShape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t slotBytes)
     : divisions_(spec.divisions) {
   TUTTI_REQUIRE(elementBytes == 0 || count <= UINT64_MAX / 2 / elementBytes / spec.ranks, "count ",
                 count, " times ", spec.ranks, " ranks does not fit in memory");
   cut(spec, count * elementBytes, slotBytes);
 }
 
-Shape::Shape(const PlanSpec& spec, std::span<const Block> blocks, int rank, size_t slotBytes)
+PlanShape::PlanShape(const PlanSpec& spec, std::span<const Block> blocks, int rank,
+                     size_t slotBytes)
     : divisions_(spec.divisions),
       manyIn_(givesBlocks(spec.collective)),
       manyOut_(getsBlocks(spec.collective)),
@@ -41,7 +42,7 @@ Shape::Shape(const PlanSpec& spec, std::span<const Block> blocks, int rank, size
                                           kAlignment)});
 }
 
-void Shape::cut(const PlanSpec& spec, uint64_t largestBlock, size_t slotBytes) {
+void PlanShape::cut(const PlanSpec& spec, uint64_t largestBlock, size_t slotBytes) {
   blockBytes_ = largestBlock;
   uint64_t largestChunk = UINT64_MAX / 2;
   if (spec.messageChunks > 0) {
@@ -59,21 +60,21 @@ void Shape::cut(const PlanSpec& spec, uint64_t largestBlock, size_t slotBytes) {
   scratchBytes_ = spec.scratchBlocks * chunkBytes_ * divisions_;
 }
 
-inline Shape::Cut Shape::cutOf(Buffer buffer, uint32_t chunk) const {
+inline PlanShape::Cut PlanShape::cutOf(Buffer buffer, uint32_t chunk) const {
   const uint64_t block = chunk / divisions_;
   if (cuts_.empty()) return {{block * blockBytes_, blockBytes_}, chunkBytes_};
   if (buffer == Buffer::In ? manyIn_ : manyOut_) return cuts_[block];
   return {{0, cuts_[own_].block.bytes}, cuts_[own_].chunkBytes};
 }
 
-inline Extent Shape::division(const Cut& cut, uint32_t chunk, int64_t round) const {
+inline Extent PlanShape::division(const Cut& cut, uint32_t chunk, int64_t round) const {
   const uint64_t begin =
       (static_cast<uint64_t>(round) * divisions_ + chunk % divisions_) * cut.chunkBytes;
   const uint64_t end = std::min(begin + cut.chunkBytes, cut.block.bytes);
   return begin < end ? Extent{begin, end - begin} : Extent{std::min(begin, cut.block.bytes), 0};
 }
 
-Extent Shape::extent(Buffer buffer, uint32_t chunk, int64_t round) const {
+Extent PlanShape::extent(Buffer buffer, uint32_t chunk, int64_t round) const {
   const Cut cut = cutOf(buffer, chunk);
   Extent e = division(cut, chunk, round);
   if (buffer == Buffer::Scratch)
@@ -83,12 +84,12 @@ Extent Shape::extent(Buffer buffer, uint32_t chunk, int64_t round) const {
   return e;
 }
 
-uint64_t Shape::chunkBytes(uint32_t chunk, int64_t round) const {
+uint64_t PlanShape::chunkBytes(uint32_t chunk, int64_t round) const {
   // Messages name chunks as the buffer of all blocks does.
   return division(cutOf(manyIn_ ? Buffer::In : Buffer::Out, chunk), chunk, round).bytes;
 }
 
-uint64_t Shape::chunkBytes(const Port& port, uint32_t index, int64_t round) const {
+uint64_t PlanShape::chunkBytes(const Port& port, uint32_t index, int64_t round) const {
   const uint32_t chunk = port.chunk + index;
   if (port.kind == Port::Kind::Channel) return chunkBytes(chunk, round);
   return division(cutOf(port.buffer, chunk), chunk, round).bytes;

@@ -9,14 +9,14 @@ namespace tutti::topology {
 namespace {
 
 /// Between devices that have a bridge in common.
-Distance acrossBridges(const Place& a, const Place& b, size_t common) {
+Distance acrossBridges(const MachinePlace& a, const MachinePlace& b, size_t common) {
   if (common == 1) return Distance::Phb;
   // A switch is a port up, which both share, and a port down for each of the two.
   const size_t below = std::max(a.bridges.size(), b.bridges.size()) - common;
   return below <= 1 ? Distance::Pix : Distance::Pxb;
 }
 
-Distance betweenNodes(const Machine& machine, int from, const Place& to, bool bothDevices) {
+Distance betweenNodes(const Machine& machine, int from, const MachinePlace& to, bool bothDevices) {
   Distance best = Distance::Sys;
   for (const int node : to.numaNodes) {
     const int package = machine.numaNodes[from].package;
@@ -44,7 +44,7 @@ std::vector<int> candidates(const std::vector<NetworkDevice>& devices) {
   return found;
 }
 
-Place placeOf(const Machine& machine, const Binding& rank) {
+MachinePlace placeOf(const Machine& machine, const CoreBinding& rank) {
   if (rank.gpu < 0) return placeOf(machine, rank.cpus);
   TUTTI_REQUIRE(static_cast<size_t>(rank.gpu) < machine.gpus.size(), "a rank with GPU ", rank.gpu,
                 " on a machine with ", machine.gpus.size());
@@ -95,19 +95,19 @@ const char* meaning(Distance distance) {
   return "unknown";
 }
 
-Place placeOf(const Machine& machine, const std::optional<PciAddress>& pci) {
+MachinePlace placeOf(const Machine& machine, const std::optional<PciAddress>& pci) {
   const PciDevice* const device = machine.pciDevice(pci);
-  return device ? Place{device->bridges, device->numaNodes} : Place{};
+  return device ? MachinePlace{device->bridges, device->numaNodes} : MachinePlace{};
 }
 
-Place placeOf(const Machine& machine, const CpuSet& cpus) {
-  Place place;
+MachinePlace placeOf(const Machine& machine, const CpuSet& cpus) {
+  MachinePlace place;
   for (size_t i = 0; i < machine.numaNodes.size(); ++i)
     if (intersect(machine.numaNodes[i].cpus, cpus)) place.numaNodes.push_back(static_cast<int>(i));
   return place;
 }
 
-Distance distance(const Machine& machine, const Place& from, const Place& device) {
+Distance distance(const Machine& machine, const MachinePlace& from, const MachinePlace& device) {
   const auto [a, b] = std::ranges::mismatch(from.bridges, device.bridges);
   const auto shared = static_cast<size_t>(a - from.bridges.begin());
   if (shared > 0) return acrossBridges(from, device, shared);
@@ -118,13 +118,13 @@ Distance distance(const Machine& machine, const Place& from, const Place& device
   return worst;
 }
 
-std::vector<ClosestNic> closestNics(const Machine& machine, std::span<const Binding> ranks) {
+std::vector<ClosestNic> closestNics(const Machine& machine, std::span<const CoreBinding> ranks) {
   const std::vector<NetworkDevice> devices = networkDevices(machine);
   const std::vector<int> usable = candidates(devices);
   std::vector<int> taken(devices.size(), 0);
   std::vector<ClosestNic> chosen;
-  for (const Binding& rank : ranks) {
-    const Place place = placeOf(machine, rank);
+  for (const CoreBinding& rank : ranks) {
+    const MachinePlace place = placeOf(machine, rank);
     ClosestNic best;
     for (const int i : usable) {
       const Distance d = distance(machine, place, placeOf(machine, devices[i].pci));
@@ -138,15 +138,15 @@ std::vector<ClosestNic> closestNics(const Machine& machine, std::span<const Bind
   return chosen;
 }
 
-std::vector<Binding> bindInBlocks(const Machine& machine, int ranks) {
+std::vector<CoreBinding> bindInBlocks(const Machine& machine, int ranks) {
   TUTTI_REQUIRE(ranks >= 1, ranks, " ranks");
   std::vector<CpuSet> cores;
   for (const Core& core : machine.cores)
     if (CpuSet cpus = common(core.cpus, machine.usable); !cpus.empty())
       cores.push_back(std::move(cpus));
-  std::vector<Binding> bindings;
+  std::vector<CoreBinding> bindings;
   for (int rank = 0; rank < ranks; ++rank) {
-    Binding binding{.cpus = part(cores, rank, ranks)};
+    CoreBinding binding{.cpus = part(cores, rank, ranks)};
     if (!machine.gpus.empty()) {
       binding.gpu = rank % static_cast<int>(machine.gpus.size());
       CpuSet closest;
@@ -168,15 +168,16 @@ std::string closestDevice(const Machine& machine, int rank, int ranks, std::opti
   const std::vector<int> usable = candidates(devices);
   if (usable.size() < 2 || !devices[usable.front()].rdma) return {};
   if (gpu && *gpu < static_cast<int>(machine.gpus.size())) {
-    std::vector<Binding> bindings;
+    std::vector<CoreBinding> bindings;
     for (int index = 0; index <= *gpu; ++index) bindings.push_back({.gpu = index});
     return devices[closestNics(machine, bindings).back().device].name;
   }
   size_t cpus = 0;
   for (const Core& core : machine.cores) cpus += core.cpus.size();
   const bool bound = machine.usable.size() < cpus;
-  const auto bindings = bound ? std::vector<Binding>(rank + 1, Binding{.cpus = machine.usable})
-                              : bindInBlocks(machine, ranks);
+  const auto bindings =
+      bound ? std::vector<CoreBinding>(rank + 1, CoreBinding{.cpus = machine.usable})
+            : bindInBlocks(machine, ranks);
   return devices[closestNics(machine, bindings)[rank].device].name;
 }
 

@@ -24,20 +24,20 @@ const char* toString(Distance distance);  ///< "PIX", ..., "?"
 const char* meaning(Distance distance);   ///< a few words
 
 /// Where something is.
-struct Place {
+struct MachinePlace {
   std::vector<int> bridges;    ///< see PciDevice; empty for memory and processors
   std::vector<int> numaNodes;  ///< indices; several when it may be at any of them
 };
 /// Of the device with this address; nowhere when the machine does not show it.
-Place placeOf(const Machine& machine, const std::optional<PciAddress>& pci);
+MachinePlace placeOf(const Machine& machine, const std::optional<PciAddress>& pci);
 /// Of a rank that runs on any of `cpus`.
-Place placeOf(const Machine& machine, const CpuSet& cpus);
+MachinePlace placeOf(const Machine& machine, const CpuSet& cpus);
 
 /// From a place to a device. Of several NUMA nodes where `from` may be the farthest counts.
-Distance distance(const Machine& machine, const Place& from, const Place& device);
+Distance distance(const Machine& machine, const MachinePlace& from, const MachinePlace& device);
 
 /// Where a rank runs.
-struct Binding {
+struct CoreBinding {
   CpuSet cpus;   ///< that it may run on
   int gpu = -1;  ///< index of the GPU whose memory it sends, or -1
 };
@@ -50,11 +50,11 @@ struct ClosestNic {
 /// where there is no such port; and of these only what is at least half as fast as the fastest, for
 /// a slow one is not near at any distance. Each rank takes the nearest; among equally near ones
 /// that which the fewest ranks before it took.
-std::vector<ClosestNic> closestNics(const Machine& machine, std::span<const Binding> ranks);
+std::vector<ClosestNic> closestNics(const Machine& machine, std::span<const CoreBinding> ranks);
 
 /// How `ranks` would be bound: the usable cores in equal consecutive parts, as mpirun and srun do;
 /// where there are GPUs, rank r has GPU r mod their number, and the cores near it.
-std::vector<Binding> bindInBlocks(const Machine& machine, int ranks);
+std::vector<CoreBinding> bindInBlocks(const Machine& machine, int ranks);
 
 /// The RDMA port for the `rank`th of this host's `ranks`, as UCX_NET_DEVICES names it: "mlx5_3:1".
 /// Empty where there are not several to choose among. Ranks are where bindInBlocks() has them; a

@@ -79,8 +79,8 @@ std::string PciAddress::describe() const {
   return text.data();
 }
 
-const Library* Machine::library(std::string_view name) const {
-  const auto it = std::ranges::find(libraries, name, &Library::name);
+const LibraryVersion* Machine::library(std::string_view name) const {
+  const auto it = std::ranges::find(libraries, name, &LibraryVersion::name);
   return it == libraries.end() ? nullptr : &*it;
 }
 

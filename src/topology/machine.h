@@ -104,7 +104,7 @@ struct Gpu {
 };
 
 /// A library that Tutti uses when it is there.
-struct Library {
+struct LibraryVersion {
   std::string name;     ///< "hwloc", "libibverbs", "UCX", "CUDA driver"
   std::string version;  ///< empty when it is missing
   std::string missing;  ///< why: a sentence, or what the dynamic linker said
@@ -122,12 +122,12 @@ struct Machine {
   std::vector<NetworkInterface> interfaces;
   std::vector<Gpu> gpus;
   std::string gpusUnused;  ///< why this build of Tutti leaves them alone; empty where it does not
-  std::vector<Library> libraries;
+  std::vector<LibraryVersion> libraries;
   /// What could not be read, each with its reason: "libibverbs: mlx5_1 cannot be opened: ...".
   std::vector<std::string> problems;
 
   /// Null when there is none of that name or address.
-  const Library* library(std::string_view name) const;
+  const LibraryVersion* library(std::string_view name) const;
   const PciDevice* pciDevice(const std::optional<PciAddress>& address) const;
   int usableCores() const;  ///< cores with a hardware thread that this process may run on
 };

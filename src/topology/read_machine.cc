@@ -19,7 +19,7 @@ std::string hostName() {
 
 void readUcx(Machine& machine) {
   const base::SharedLibrary library("libucp.so.0");
-  Library ucx{.name = "UCX", .missing = library.missing()};
+  LibraryVersion ucx{.name = "UCX", .missing = library.missing()};
   void (*getVersion)(unsigned*, unsigned*, unsigned*) = nullptr;
   if (library.find("ucp_get_version", getVersion)) {
     unsigned major = 0, minor = 0, release = 0;

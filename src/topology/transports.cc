@@ -116,7 +116,7 @@ std::string textOf(const std::map<std::string, PairGroups>& byHow) {
 }
 
 TransportAnswer p2p(const Machine& machine, int ranks) {
-  if (const Library* cuda = machine.library("CUDA driver"); !cuda || cuda->version.empty())
+  if (const LibraryVersion* cuda = machine.library("CUDA driver"); !cuda || cuda->version.empty())
     return {"p2p", "", "no CUDA driver"};
   if (machine.gpus.empty()) return {"p2p", "", "the CUDA driver shows no GPU"};
   if (!machine.gpusUnused.empty()) return {"p2p", "", machine.gpusUnused};
@@ -135,7 +135,7 @@ TransportAnswer p2p(const Machine& machine, int ranks) {
 }
 
 TransportAnswer ucx(const Machine& machine) {
-  if (const Library* library = machine.library("UCX"); !library || library->version.empty())
+  if (const LibraryVersion* library = machine.library("UCX"); !library || library->version.empty())
     return {"ucx", "", "UCX is not installed"};
   std::string rdma, tcp;
   for (const NetworkDevice& device : networkDevices(machine)) {

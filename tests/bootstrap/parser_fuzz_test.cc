@@ -85,10 +85,12 @@ TEST_F(Fuzz, HexadecimalIds) {
 }
 
 TEST_F(Fuzz, SetupMessages) {
-  const std::vector<SetupMessage> good{
-      someArrival(),      Table{{someArrival(), someArrival(), someArrival()}},
-      Progress{"2 of 3"}, Connected{},
-      Complete{},         Failure{ErrorCode::Refused, "because"}};
+  const std::vector<SetupMessage> good{someArrival(),
+                                       Table{{someArrival(), someArrival(), someArrival()}},
+                                       SetupProgress{"2 of 3"},
+                                       Connected{},
+                                       Complete{},
+                                       Failure{ErrorCode::Refused, "because"}};
   run([&] {
     const base::Bytes bytes = mutate(encode(good[below(good.size())]));
     const SetupMessage message = decodeSetupMessage(bytes);
@@ -140,8 +142,8 @@ TEST_F(Fuzz, Records) {
   const Key key = randomBytes<32>();
   const base::Bytes payload = encode(someArrival());
   run([&] {
-    RecordWriter writer(key, Direction::ToRendezvous);
-    RecordReader reader(key, Direction::ToRendezvous, kMaxArrivalBytes);
+    RecordWriter writer(key, RecordDirection::ToRendezvous);
+    RecordReader reader(key, RecordDirection::ToRendezvous, kMaxArrivalBytes);
     base::Bytes bytes = writer.seal(payload);
     const base::Bytes second = writer.seal(payload);
     bytes.insert(bytes.end(), second.begin(), second.end());

@@ -82,8 +82,8 @@ class Interpreter {
 
   const plan::PlanSpec spec_;
   const RunOptions options_;
-  std::vector<uint64_t> blocks_;     // words of each rank's
-  std::vector<plan::Shape> shapes_;  // by rank
+  std::vector<uint64_t> blocks_;         // words of each rank's
+  std::vector<plan::PlanShape> shapes_;  // by rank
   std::mt19937_64 random_;
   const std::vector<plan::Program> programs_;
   std::vector<Runner> runners_;

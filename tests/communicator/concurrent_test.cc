@@ -56,7 +56,7 @@ void callAndCheck(Communicator& c, std::mt19937_64& dice) {
   const size_t count = below(2) ? below(100) : below(kMostElements);
   const int root = static_cast<int>(below(static_cast<size_t>(c.size())));
   const bool windows = below(2) == 1;
-  const numbers::Pattern pattern{.type = type, .op = op, .seed = dice(), .ranks = c.size()};
+  const numbers::FillPattern pattern{.type = type, .op = op, .seed = dice(), .ranks = c.size()};
   const size_t all = count * static_cast<size_t>(c.size());
   const size_t mine = count * static_cast<size_t>(c.rank());
   const double scalar = numbers::premulScalar(pattern, c.rank());

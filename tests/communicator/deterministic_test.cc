@@ -238,7 +238,7 @@ std::vector<std::pair<const char*, MakeEndpoint>> wires(int ranks) {
   const auto shm = [ranks](const transports::RingLayout& layout) -> MakeEndpoint {
     return [=](int rank) { return transports::shm::makeShmEndpoint(rank, ranks, layout); };
   };
-  const auto network = std::make_shared<transports::sim::Network>(
+  const auto network = std::make_shared<transports::sim::SimNetwork>(
       ranks, transports::RingLayout{.channels = 2, .slotCount = 2, .slotBytes = 4096},
       transports::sim::SimOptions{.seed = testSeed(), .reorder = 0.1, .loss = 0.01});
   return {{"large slots", shm({.channels = 2, .slotCount = 4, .slotBytes = 256 << 10})},

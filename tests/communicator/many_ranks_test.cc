@@ -20,7 +20,7 @@ constexpr int kRanks = 1024;
 #endif
 
 TEST(ManyRanks, AThousandThreadsReduce) {
-  auto network = std::make_shared<transports::sim::Network>(
+  auto network = std::make_shared<transports::sim::SimNetwork>(
       kRanks, transports::sim::chooseLayout(kRanks, communicator::kChannels),
       transports::sim::SimOptions{.seed = 7});
   auto ranks = communicator::makeLocal(kRanks, {.algorithm = "double_tree"}, [&](int rank) {

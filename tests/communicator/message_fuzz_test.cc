@@ -34,7 +34,7 @@ using bootstrap::ControlMessage;
 using bootstrap::ControlPlane;
 using communicator::WindowTable;
 using Impl = Communicator::Impl;
-using MessageType = communicator::message::Type;
+using MessageType = communicator::message::MessageType;
 using Planes = std::vector<std::shared_ptr<ControlPlane>>;
 
 constexpr int kRanks = 3;

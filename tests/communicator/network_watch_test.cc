@@ -49,8 +49,8 @@ class FakeEndpoint final : public transports::Endpoint {
   }
   const char* name(int) const override { return "fake"; }
   const transports::RingLayout& layout() const override { return layout_; }
-  transports::Address address(int) override { return {}; }
-  void connect(int, transports::Address) override {}
+  transports::EndpointAddress address(int) override { return {}; }
+  void connect(int, transports::EndpointAddress) override {}
   transports::SendRing& sendRing(int, int) override { return send_; }
   transports::ReceiveRing& receiveRing(int, int) override { return receive_; }
   bool goDirect(int, int, const transports::DirectSlots&) override { return false; }

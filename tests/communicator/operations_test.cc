@@ -150,8 +150,8 @@ class FaultyEndpoint final : public transports::Endpoint {
       : endpoint_(std::move(endpoint)), fault_(std::move(fault)) {}
   const char* name(int peer) const override { return endpoint_->name(peer); }
   const transports::RingLayout& layout() const override { return endpoint_->layout(); }
-  transports::Address address(int peer) override { return endpoint_->address(peer); }
-  void connect(int peer, transports::Address address) override {
+  transports::EndpointAddress address(int peer) override { return endpoint_->address(peer); }
+  void connect(int peer, transports::EndpointAddress address) override {
     endpoint_->connect(peer, std::move(address));
   }
   transports::SendRing& sendRing(int peer, int channel) override {

@@ -27,14 +27,14 @@ TEST(Recorder, KeepsTheLastOperations) {
   for (uint64_t n = 1; n <= 3 * kKept; ++n) {
     recorder.issued(entryOf(n));
     recorder.running(entryOf(n));
-    recorder.finished(n, Phase::Done);
+    recorder.finished(n, CallPhase::Done);
   }
   EXPECT_FALSE(recorder.find(2 * kKept));
   ASSERT_TRUE(recorder.find(2 * kKept + 1));
   EXPECT_EQ(*recorder.find(2 * kKept + 1)->collective(), factsOf(2 * kKept + 1));
   EXPECT_EQ(recorder.recent().size(), kKept);
   EXPECT_EQ(recorder.recent().front().number, 2 * kKept + 1);
-  for (const auto& entry : recorder.recent()) EXPECT_EQ(entry.phase, Phase::Done);
+  for (const auto& entry : recorder.recent()) EXPECT_EQ(entry.phase, CallPhase::Done);
 }
 
 TEST(Recorder, KeepsTheRunningOneBehindAnyNumberOfOthers) {
@@ -45,21 +45,21 @@ TEST(Recorder, KeepsTheRunningOneBehindAnyNumberOfOthers) {
   const auto entry = recorder.find(1);
   ASSERT_TRUE(entry);
   EXPECT_EQ(*entry->collective(), factsOf(1));
-  EXPECT_EQ(entry->phase, Phase::Running);
+  EXPECT_EQ(entry->phase, CallPhase::Running);
   EXPECT_EQ(entry->waitingSinceNs, 77);
   EXPECT_EQ(entry->waitingFor, 3);
   EXPECT_EQ(entry->bytesReceived, 4096u);
   // The one whose place it shares is as it was.
   ASSERT_TRUE(recorder.find(1 + kKept));
-  EXPECT_EQ(recorder.find(1 + kKept)->phase, Phase::Issued);
+  EXPECT_EQ(recorder.find(1 + kKept)->phase, CallPhase::Issued);
   EXPECT_EQ(recorder.find(1 + kKept)->waitingFor, -1);
   EXPECT_EQ(recorder.recent().front().number, 1u);
   EXPECT_NE(recorder.describe(2).find("operation 1 is running: all_reduce of 1 int32"),
             std::string::npos)
       << recorder.describe(2);
-  recorder.finished(1, Phase::Done);
-  EXPECT_EQ(recorder.find(1)->phase, Phase::Done);
-  EXPECT_EQ(recorder.find(1 + kKept)->phase, Phase::Issued);
+  recorder.finished(1, CallPhase::Done);
+  EXPECT_EQ(recorder.find(1)->phase, CallPhase::Done);
+  EXPECT_EQ(recorder.find(1 + kKept)->phase, CallPhase::Issued);
 }
 
 // Exchanges have numbers of their own, and collectives are found by theirs.
@@ -88,7 +88,7 @@ TEST(Recorder, IsReadWhileItIsWritten) {
     for (uint64_t n = 1; !stop; ++n) {
       recorder.issued(entryOf(n));
       recorder.running(entryOf(n));
-      recorder.finished(n, Phase::Done);
+      recorder.finished(n, CallPhase::Done);
     }
   });
   for (int i = 0; i < 20000; ++i)

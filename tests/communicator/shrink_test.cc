@@ -346,7 +346,7 @@ TEST(Abort, AndShrinkPassOnWhatFailedBefore) {
     planes[0] = std::make_shared<RuledControlPlane>(
         planes[0], [](int to, const bootstrap::ControlMessage& message) {
           return to == 2 &&
-                 message.type == static_cast<uint32_t>(communicator::message::Type::Failure);
+                 message.type == static_cast<uint32_t>(communicator::message::MessageType::Failure);
         });
     auto ranks = makeRanks(3, {.setupTimeout = 10s, .timeout = 500ms}, std::move(planes));
     runRanks(ranks, [&](Communicator& c) {
@@ -371,7 +371,7 @@ TEST(Abort, AndShrinkPassOnWhatFailedBefore) {
 // have not. Whatever it was, the survivors meet in one communicator without it. Those who heard its
 // last Ready have returned a communicator with it by then.
 TEST(Shrink, ADeathInTheMiddleOfItDoesNotDivideTheSurvivors) {
-  using Message = communicator::message::Type;
+  using Message = communicator::message::MessageType;
   constexpr int kRanks = 4, kMortal = 3;
   for (const Message last : {Message::View, Message::Decision, Message::Hello, Message::Ready})
     for (int deaf = 0; deaf < kMortal; ++deaf) {

@@ -49,7 +49,7 @@ struct Case {
   bool inPlace = false;
 };
 
-numbers::Pattern patternOf(const Communicator& c, const Case& t) {
+numbers::FillPattern patternOf(const Communicator& c, const Case& t) {
   return {.type = t.type, .op = t.op, .seed = t.blocks.end, .ranks = c.size()};
 }
 

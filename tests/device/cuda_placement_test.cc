@@ -15,13 +15,13 @@
 namespace tutti::tests {
 namespace {
 
-using communicator::Buffer;
-using communicator::Placement;
+using communicator::CallBuffer;
+using communicator::CallPlacement;
 using communicator::placementOf;
 using communicator::runsOnGpu;
-using Side = Placement::Side;
+using Side = CallPlacement::Side;
 
-const Placement kAny{Side::Any, "barrier"}, kOnHost{Side::Host, "scan", "send"},
+const CallPlacement kAny{Side::Any, "barrier"}, kOnHost{Side::Host, "scan", "send"},
     kOnGpu{Side::Gpu, "reduce", "recv"};
 
 class CudaPlacement : public CudaTest {};
@@ -35,8 +35,8 @@ struct Memories {
          other = allocateOn(someGpu(2), 64);
 };
 
-Placement place(const void* send, const void* recv) {
-  const Buffer buffers[] = {{"send", send, 8}, {"recv", recv, 8}};
+CallPlacement place(const void* send, const void* recv) {
+  const CallBuffer buffers[] = {{"send", send, 8}, {"recv", recv, 8}};
   return placementOf("all_reduce", buffers, someGpu(1));
 }
 
@@ -48,7 +48,7 @@ TEST_F(CudaPlacement, IsThatOfTheMemory) {
   EXPECT_EQ(place(m.pinned.data(), m.own.data()).side, Side::Gpu);
   EXPECT_STREQ(place(m.pinned.data(), m.own.data()).argument, "recv");
   EXPECT_EQ(place(m.host.data(), m.pinned.data()).side, Side::Host);
-  const Buffer unused[] = {{"send", m.other.data(), 0}, {"recv", nullptr, 0}};
+  const CallBuffer unused[] = {{"send", m.other.data(), 0}, {"recv", nullptr, 0}};
   EXPECT_EQ(placementOf("reduce", unused, someGpu(1)).side, Side::Any)
       << "without bytes nothing is asked";
   EXPECT_EQ(placementOf("barrier", {}, someGpu(1)).side, Side::Any);
@@ -74,7 +74,7 @@ TEST_F(CudaPlacement, OfMemoryOfTwoKindsIsRefusedByName) {
 // On the host nobody asks CUDA: what would be refused elsewhere is not even looked at.
 TEST_F(CudaPlacement, OfTheHostIsTheHost) {
   Memories m;
-  const Buffer buffers[] = {{"send", m.other.data(), 8}};
+  const CallBuffer buffers[] = {{"send", m.other.data(), 8}};
   EXPECT_EQ(placementOf("broadcast", buffers, {}).side, Side::Host);
 }
 
@@ -100,7 +100,7 @@ TEST_F(CudaPlacement, GoesWithTheStream) {
 TEST_F(CudaPlacement, IsRefusedStreamsOfOtherDevices) {
   if (devices() < 2) GTEST_SKIP() << "two GPUs are needed";
   Stream other(gpu(0));
-  for (const Placement& placement : {kAny, kOnHost, kOnGpu})
+  for (const CallPlacement& placement : {kAny, kOnHost, kOnGpu})
     expectError(outcomeOf([&] { runsOnGpu(placement, gpu(1), other); }), ErrorCode::InvalidArgument,
                 "stream is of cuda:0, and this rank's device is cuda:1");
 }

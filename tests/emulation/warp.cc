@@ -108,11 +108,11 @@ struct Shuffle {
 };
 
 /// The lane that `operand` leads to, within groups of `width` lanes; its own beyond them.
-unsigned sourceLane(unsigned self, Lane lane, unsigned operand, unsigned width) {
+unsigned sourceLane(unsigned self, ShuffleKind lane, unsigned operand, unsigned width) {
   const unsigned first = self & ~(width - 1), end = first + width;
-  if (lane == Lane::Index) return first + (operand & (width - 1));
-  if (lane == Lane::Xor) return (self ^ operand) < end ? self ^ operand : self;
-  if (lane == Lane::Up) return operand <= self - first ? self - operand : self;
+  if (lane == ShuffleKind::Index) return first + (operand & (width - 1));
+  if (lane == ShuffleKind::Xor) return (self ^ operand) < end ? self ^ operand : self;
+  if (lane == ShuffleKind::Up) return operand <= self - first ? self - operand : self;
   return operand < end - self ? self + operand : self;
 }
 
@@ -184,7 +184,8 @@ void completeRedux(void** slots, unsigned lanes) {
 
 void syncWarp(unsigned mask, Site site) { meetInWarp(mask, nullptr, nullptr, true, site); }
 
-uint64_t shuffle(unsigned mask, uint64_t value, Lane lane, unsigned operand, int width, Site site) {
+uint64_t shuffle(unsigned mask, uint64_t value, ShuffleKind lane, unsigned operand, int width,
+                 Site site) {
   const unsigned self = laneOf(thisThread("a shuffle"));
   Shuffle own{value, 0, sourceLane(self, lane, operand, static_cast<unsigned>(width))};
   meetInWarp(mask, &own, completeShuffle, false, site);

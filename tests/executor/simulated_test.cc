@@ -27,11 +27,11 @@ namespace {
 using executor::HostOperation;
 using executor::Poll;
 using plan::Collective;
-using transports::sim::Network;
+using transports::sim::SimNetwork;
 using transports::sim::SimOptions;
 
 std::vector<std::unique_ptr<transports::Endpoint>> connectedEndpoints(
-    const std::shared_ptr<Network>& network) {
+    const std::shared_ptr<SimNetwork>& network) {
   std::vector<std::unique_ptr<transports::Endpoint>> endpoints;
   for (int r = 0; r < network->size(); ++r)
     endpoints.push_back(transports::sim::makeSimEndpoint(network, r));
@@ -70,7 +70,7 @@ class SimulatedRun {
         inPlace_(inPlace),
         calls_{std::move(mapped)},
         random_(options.seed),
-        network_(std::make_shared<Network>(
+        network_(std::make_shared<SimNetwork>(
             spec.ranks,
             transports::RingLayout{
                 .channels = std::max(2, spec.channels), .slotCount = 2, .slotBytes = 4096},
@@ -114,7 +114,7 @@ class SimulatedRun {
   size_t wrongOn(int r) const { return wrongIn(r, ranks_[r].result.data()); }
   /// Also of a rank that is not done.
   size_t wrongSoFarOn(int r) const { return wrongIn(r, ranks_[r].at); }
-  const Network& network() const { return *network_; }
+  const SimNetwork& network() const { return *network_; }
   int waitingFor(int rank) const { return ranks_[rank].operation.waitingFor(); }
   /// Whether somebody was asked where a buffer lies: only who takes the mapped plan is.
   bool usedWindows() const {
@@ -158,7 +158,7 @@ class SimulatedRun {
     std::vector<bool> onMapped;
   };
 
-  numbers::Pattern pattern() const {
+  numbers::FillPattern pattern() const {
     return {.type = DataType::Float32, .op = ReduceOp::Sum, .seed = 5, .ranks = spec_.ranks};
   }
 
@@ -236,7 +236,7 @@ class SimulatedRun {
   std::vector<Mapped> calls_;
   size_t wrongEarlier_ = 0;
   std::mt19937_64 random_;
-  std::shared_ptr<Network> network_;
+  std::shared_ptr<SimNetwork> network_;
   std::vector<Rank> ranks_;
 };
 
@@ -264,7 +264,7 @@ size_t SimulatedRun::wrongIn(int r, const std::byte* out) const {
       return wrong;
     }
     case Collective::Scan: {
-      numbers::Pattern upToHere = pattern();
+      numbers::FillPattern upToHere = pattern();
       upToHere.addends = r + 1;
       return numbers::compareWithExpected(upToHere, 0, count_, out).wrong;
     }
@@ -497,7 +497,7 @@ TEST(SimulatedPlan, ForMoreSlotsThanTheChannelsHaveIsRefused) {
 TEST(SimulatedExchange, IsNotDoneBeforeItsZeroCopySendsComplete) {
   constexpr int kRanks = 3;
   constexpr uint64_t kBytes = 50'000;
-  auto network = std::make_shared<Network>(
+  auto network = std::make_shared<SimNetwork>(
       kRanks, transports::RingLayout{.channels = 1, .slotCount = 4, .slotBytes = 4096},
       hostile(testSeed()));
   const auto endpoints = connectedEndpoints(network);
@@ -534,7 +534,7 @@ TEST(SimulatedExchange, IsNotDoneBeforeItsZeroCopySendsComplete) {
 // What arrives with another fingerprint is refused before it is delivered.
 TEST(SimulatedMismatch, IsSeenByTheReceiver) {
   const auto spec = allPlans(2).front();
-  auto network = std::make_shared<Network>(
+  auto network = std::make_shared<SimNetwork>(
       2, transports::RingLayout{.channels = 2, .slotCount = 2, .slotBytes = 4096}, hostile(3));
   const auto endpoints = connectedEndpoints(network);
   std::vector<executor::ReadyPlan> plans;

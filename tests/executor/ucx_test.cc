@@ -63,7 +63,7 @@ void onAllRanks(const std::function<std::string(int, transports::Endpoint&)>& bo
 
 std::string allReduce(const plan::PlanSpec& spec, int rank, transports::Endpoint& endpoint,
                       uint64_t count) {
-  const numbers::Pattern pattern{
+  const numbers::FillPattern pattern{
       .type = DataType::Float32, .op = ReduceOp::Sum, .seed = 5, .ranks = kRanks};
   std::vector<std::byte> in(count * 4), out(count * 4, std::byte{0x5a}), scratch;
   numbers::fillInput(pattern, rank, 0, count, in.data());

@@ -34,21 +34,21 @@ class Fill : public testing::TestWithParam<DataType> {
 
   static void SetUpTestSuite() { std::cout << "seed " << kSeed << std::endl; }
 
-  Pattern pattern(ReduceOp op, int ranks) const { return {type_, op, kSeed, ranks}; }
-  std::vector<Bytes> inputs(const Pattern& p) const {
+  FillPattern pattern(ReduceOp op, int ranks) const { return {type_, op, kSeed, ranks}; }
+  std::vector<Bytes> inputs(const FillPattern& p) const {
     std::vector<Bytes> result(static_cast<size_t>(p.ranks), Bytes(kCount * size_));
     for (int rank = 0; rank < p.ranks; ++rank)
       fillInput(p, rank, 0, kCount, result[static_cast<size_t>(rank)].data());
     return result;
   }
-  std::vector<double> scalars(const Pattern& p) const {
+  std::vector<double> scalars(const FillPattern& p) const {
     std::vector<double> result;
     if (p.op == ReduceOp::PreMulSum)
       for (int rank = 0; rank < p.ranks; ++rank) result.push_back(premulScalar(p, rank));
     return result;
   }
   /// Folds the inputs, in the order given, into `out`.
-  void foldAll(const Pattern& p, FoldOrder order, const std::vector<const void*>& sources,
+  void foldAll(const FillPattern& p, FoldOrder order, const std::vector<const void*>& sources,
                const std::vector<double>& premultiply, Bytes& out) const {
     void* target = out.data();
     fold({.type = type_,
@@ -68,7 +68,7 @@ TEST_P(Fill, ReductionsAreExactInEveryOrder) {
   for (const int ranks : kRanks)
     for (int o = 0; o < kReduceOpCount; ++o) {
       if (!isDefined(static_cast<ReduceOp>(o), type_)) continue;
-      const Pattern p = pattern(static_cast<ReduceOp>(o), ranks);
+      const FillPattern p = pattern(static_cast<ReduceOp>(o), ranks);
       const std::vector<Bytes> in = inputs(p);
       Bytes expected(kCount * size_), actual(kCount * size_);
       fillExpected(p, 0, kCount, expected.data());
@@ -94,7 +94,7 @@ TEST_P(Fill, ReductionsAreExactStepByStep) {
     for (int o = 0; o < kReduceOpCount; ++o) {
       const auto op = static_cast<ReduceOp>(o);
       if (!isDefined(op, type_) || op == ReduceOp::Avg || op == ReduceOp::PreMulSum) continue;
-      const Pattern p = pattern(op, ranks);
+      const FillPattern p = pattern(op, ranks);
       const std::vector<Bytes> in = inputs(p);
       Bytes expected(kCount * size_), actual = in[0];
       fillExpected(p, 0, kCount, expected.data());
@@ -108,7 +108,7 @@ TEST_P(Fill, ReductionsAreExactStepByStep) {
 /// A sum in which a rank was forgotten or taken twice must not look right.
 TEST_P(Fill, ForgottenAndRepeatedRanksShow) {
   for (const int ranks : {2, 3, 8}) {
-    const Pattern p = pattern(ReduceOp::Sum, ranks);
+    const FillPattern p = pattern(ReduceOp::Sum, ranks);
     const std::vector<Bytes> in = inputs(p);
     Bytes expected(kCount * size_), actual(kCount * size_);
     fillExpected(p, 0, kCount, expected.data());
@@ -127,7 +127,7 @@ TEST_P(Fill, ForgottenAndRepeatedRanksShow) {
 }
 
 TEST_P(Fill, DependsOnRankSeedAndPlace) {
-  Pattern p = pattern(ReduceOp::Sum, 4);
+  FillPattern p = pattern(ReduceOp::Sum, 4);
   std::set<Bytes> seen;
   Bytes bytes(kCount * size_);
   for (int rank = 0; rank < 4; ++rank) {
@@ -142,7 +142,7 @@ TEST_P(Fill, DependsOnRankSeedAndPlace) {
 }
 
 TEST_P(Fill, PartsEqualTheWholeAtAnyAddress) {
-  const Pattern p = pattern(ReduceOp::Avg, 3);
+  const FillPattern p = pattern(ReduceOp::Avg, 3);
   const size_t count = 2 * kFillPeriod + 1000;
   Bytes input(count * size_), expected(count * size_);
   fillInput(p, 1, 0, count, input.data());
@@ -160,7 +160,7 @@ TEST_P(Fill, PartsEqualTheWholeAtAnyAddress) {
 }
 
 TEST_P(Fill, ComparisonCountsWrongElementsAndFindsTheFirst) {
-  const Pattern p = pattern(ReduceOp::Sum, 2);
+  const FillPattern p = pattern(ReduceOp::Sum, 2);
   const size_t count = 2 * kFillPeriod + 10;
   Bytes good(count * size_);
   fillExpected(p, 0, count, good.data());
@@ -181,7 +181,7 @@ TEST_P(Fill, ComparisonCountsWrongElementsAndFindsTheFirst) {
 /// Known answers, so that fill and fold cannot be wrong together.
 TEST_P(Fill, ExpectationIsTheReductionOfTheNumbers) {
   for (const int ranks : {1, 4, 9}) {
-    const Pattern p = pattern(ReduceOp::Sum, ranks);
+    const FillPattern p = pattern(ReduceOp::Sum, ranks);
     const std::vector<Bytes> in = inputs(p);
     Bytes sums(kCount * size_);
     fillExpected(p, 0, kCount, sums.data());

@@ -43,10 +43,10 @@ std::vector<Case> cases() {
   return all;
 }
 
-TEST(Shape, ChunksTileEachBlockInOrder) {
+TEST(PlanShape, ChunksTileEachBlockInOrder) {
   for (const Case& c : cases()) {
     const PlanSpec spec = specOf(c);
-    const Shape shape(spec, c.count, c.elementBytes, c.slotBytes);
+    const PlanShape shape(spec, c.count, c.elementBytes, c.slotBytes);
     uint64_t position = 0;
     ASSERT_GE(shape.rounds(), 1);
     for (int64_t round = 0; round < shape.rounds(); ++round)
@@ -61,17 +61,17 @@ TEST(Shape, ChunksTileEachBlockInOrder) {
   }
 }
 
-TEST(Shape, MessagesFitTheirSlots) {
+TEST(PlanShape, MessagesFitTheirSlots) {
   for (const Case& c : cases()) {
     if (c.messageChunks == 0) continue;
-    const Shape shape(specOf(c), c.count, c.elementBytes, c.slotBytes);
+    const PlanShape shape(specOf(c), c.count, c.elementBytes, c.slotBytes);
     EXPECT_LE(c.messageChunks * shape.chunkBytes(0, 0), c.slotBytes) << describe(c);
   }
 }
 
-TEST(Shape, NoRoundIsEmptyButTheFirst) {
+TEST(PlanShape, NoRoundIsEmptyButTheFirst) {
   for (const Case& c : cases()) {
-    const Shape shape(specOf(c), c.count, c.elementBytes, c.slotBytes);
+    const PlanShape shape(specOf(c), c.count, c.elementBytes, c.slotBytes);
     if (shape.rounds() > 1) {
       EXPECT_GT(shape.chunkBytes(0, shape.rounds() - 1), 0U) << describe(c);
     }
@@ -81,10 +81,10 @@ TEST(Shape, NoRoundIsEmptyButTheFirst) {
   }
 }
 
-TEST(Shape, AChunkIsAsLongInEveryBlockAndBuffer) {
+TEST(PlanShape, AChunkIsAsLongInEveryBlockAndBuffer) {
   const Case c{3, 1, 1001, 4, 512};
   const PlanSpec spec = specOf(c, Collective::ReduceScatter);
-  const Shape shape(spec, c.count, c.elementBytes, c.slotBytes);
+  const PlanShape shape(spec, c.count, c.elementBytes, c.slotBytes);
   for (int64_t round = 0; round < shape.rounds(); ++round)
     for (uint32_t block = 0; block < 4; ++block)
       for (uint32_t division = 0; division < 3; ++division) {
@@ -97,9 +97,9 @@ TEST(Shape, AChunkIsAsLongInEveryBlockAndBuffer) {
       }
 }
 
-TEST(Shape, ScratchChunksDoNotOverlapAndFit) {
+TEST(PlanShape, ScratchChunksDoNotOverlapAndFit) {
   const Case c{3, 1, 1001, 4, 512};
-  const Shape shape(specOf(c), c.count, c.elementBytes, c.slotBytes);
+  const PlanShape shape(specOf(c), c.count, c.elementBytes, c.slotBytes);
   for (int64_t round = 0; round < shape.rounds(); ++round) {
     uint64_t end = 0;
     for (uint32_t chunk = 0; chunk < 9; ++chunk) {
@@ -112,9 +112,9 @@ TEST(Shape, ScratchChunksDoNotOverlapAndFit) {
   }
 }
 
-TEST(Shape, RefusesWhatCannotBe) {
-  EXPECT_THROW(Shape(specOf({1, 1, 1, 4, 512}), UINT64_MAX / 4, 4, 512), Error);
-  EXPECT_THROW(Shape(specOf({1, 16, 1, 4, 512}), 1, 4, 512), Error);
+TEST(PlanShape, RefusesWhatCannotBe) {
+  EXPECT_THROW(PlanShape(specOf({1, 1, 1, 4, 512}), UINT64_MAX / 4, 4, 512), Error);
+  EXPECT_THROW(PlanShape(specOf({1, 16, 1, 4, 512}), 1, 4, 512), Error);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ std::string describe(const char* name, const Communicator& c, const Case& t) {
 }
 
 /// What the collectives of `t` are to work on: every rank's input differs from the others'.
-numbers::Pattern patternOf(const Communicator& c, const Case& t) {
+numbers::FillPattern patternOf(const Communicator& c, const Case& t) {
   return {.type = t.type, .op = t.op, .seed = t.count, .ranks = c.size()};
 }
 std::vector<std::byte> inputOf(const Communicator& c, const Case& t, int rank, size_t count,
@@ -248,7 +248,7 @@ void checkScan(Communicator& c, const Case& t) {
           .type = t.type,
           .op = t.op,
           .scalar = scalarOf(c, t)});
-  numbers::Pattern upToHere = patternOf(c, t);
+  numbers::FillPattern upToHere = patternOf(c, t);
   upToHere.addends = c.rank() + 1;
   std::vector<std::byte> expected(t.count * sizeOf(t.type));
   numbers::fillExpected(upToHere, 0, t.count, expected.data());

@@ -24,7 +24,7 @@ TEST(Distances, AreNcclsAtEveryLevel) {
   EXPECT_EQ(gpuToNic(m, 0, 2), Distance::Node);
   EXPECT_EQ(gpuToNic(m, 0, 4), Distance::Sys);
   EXPECT_EQ(gpuToNic(m, 7, 7), Distance::Pix);
-  const Place eth = placeOf(m, m.interfaces[1].pci);
+  const MachinePlace eth = placeOf(m, m.interfaces[1].pci);
   EXPECT_EQ(distance(m, placeOf(m, m.gpus[0].pci), eth), Distance::Phb);
   EXPECT_EQ(distance(m, placeOf(m, m.gpus[2].pci), eth), Distance::Node);
   EXPECT_EQ(distance(m, placeOf(m, m.gpus[4].pci), eth), Distance::Sys);
@@ -44,7 +44,7 @@ TEST(Distances, CountThePortsBelowTheCommonOne) {
 
 TEST(Distances, OfProcessorsCountTheFarthestNode) {
   const Machine m = bigMachine();
-  const Place closest = placeOf(m, m.nics[0].pci);
+  const MachinePlace closest = placeOf(m, m.nics[0].pci);
   EXPECT_EQ(distance(m, placeOf(m, CpuSet{0, 3}), closest), Distance::Phb);
   EXPECT_EQ(distance(m, placeOf(m, CpuSet{8}), closest), Distance::Sys);
   EXPECT_EQ(distance(m, placeOf(m, CpuSet{0, 8}), closest), Distance::Sys);
@@ -55,9 +55,9 @@ TEST(Distances, OfProcessorsCountTheFarthestNode) {
 TEST(Distances, KnowSeveralNodesOfAPackage) {
   Machine m;
   readProcessors(m, {.synthetic = "pack:2 numa:2 core:2 pu:1"});
-  const Place atNode1{.bridges = {0}, .numaNodes = {1}};
-  const Place atPackage0{.bridges = {0}, .numaNodes = {0, 1}};
-  const auto from = [&](int cpu, const Place& to) {
+  const MachinePlace atNode1{.bridges = {0}, .numaNodes = {1}};
+  const MachinePlace atPackage0{.bridges = {0}, .numaNodes = {0, 1}};
+  const auto from = [&](int cpu, const MachinePlace& to) {
     return distance(m, placeOf(m, CpuSet{cpu}), to);
   };
   EXPECT_EQ(from(2, atNode1), Distance::Phb);
@@ -93,7 +93,7 @@ TEST(ClosestNics, OfProcessorsAreSharedEvenly) {
   EXPECT_EQ(devicesOf(closest), (std::vector<int>{0, 1, 4, 5}));
   EXPECT_EQ(closest[3].distance, Distance::Phb);
   // Ranks that may run anywhere still take different ones.
-  const std::vector<Binding> anywhere(9, {.cpus = m.usable});
+  const std::vector<CoreBinding> anywhere(9, {.cpus = m.usable});
   EXPECT_EQ(devicesOf(closestNics(m, anywhere)), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 0}));
 }
 
@@ -159,7 +159,7 @@ TEST(ClosestNics, HalfAsFastIsFastEnough) {
 
 TEST(ClosestNics, RefuseAGpuThatIsNotThere) {
   const Machine m = bigMachine();
-  const std::vector<Binding> wrong{{.gpu = 8}};
+  const std::vector<CoreBinding> wrong{{.gpu = 8}};
   EXPECT_THROW(closestNics(m, wrong), Error);
   EXPECT_THROW(bindInBlocks(m, 0), Error);
 }
@@ -169,7 +169,7 @@ TEST(Bindings, ShareCoresWhenRanksAreMore) {
   readProcessors(m, {.synthetic = "core:2 pu:1"});
   const auto bindings = bindInBlocks(m, 5);
   ASSERT_EQ(bindings.size(), 5u);
-  for (const Binding& b : bindings) EXPECT_EQ(b.cpus.size(), 1u);
+  for (const CoreBinding& b : bindings) EXPECT_EQ(b.cpus.size(), 1u);
   EXPECT_EQ(bindings[0].cpus, CpuSet{0});
   EXPECT_EQ(bindings[4].cpus, CpuSet{1});
 }

@@ -404,7 +404,7 @@ TEST(ThisMachine, IsReadWhateverItLacks) {
   EXPECT_FALSE(m.host.empty());
   EXPECT_GE(m.usableCores(), 1);
   for (const char* name : {"hwloc", "libibverbs", "CUDA driver", "UCX"}) {
-    const Library* library = m.library(name);
+    const LibraryVersion* library = m.library(name);
     ASSERT_TRUE(library) << name;
     EXPECT_NE(library->version.empty(), library->missing.empty()) << name;
   }

@@ -10,7 +10,7 @@
 
 namespace tutti::tests {
 
-using transports::Address;
+using transports::EndpointAddress;
 using transports::ReceiveRing;
 using transports::RingLayout;
 using transports::SendRing;
@@ -337,7 +337,7 @@ TEST_P(TransportTest, ImpossiblePeersAreRefused) {
 }
 
 // One connection with a blob that was tampered with: it is refused, or it works.
-void expectRefusedOrUsable(Endpoint& endpoint, Address address, const std::string& what) {
+void expectRefusedOrUsable(Endpoint& endpoint, EndpointAddress address, const std::string& what) {
   try {
     endpoint.connect(1, std::move(address));
   } catch (const Error& e) {
@@ -357,17 +357,17 @@ TEST_P(TransportTest, HostileAddressesAreRefused) {
   const auto fresh = [&] { return all[1]->address(0); };
   const size_t bytes = fresh().blob.size();
   for (size_t n = 0; n < bytes; ++n) {  // cut off
-    Address address = fresh();
+    EndpointAddress address = fresh();
     address.blob.resize(n);
     EXPECT_EQ(codeOf([&] { all[0]->connect(1, std::move(address)); }), ErrorCode::Refused) << n;
   }
-  Address longer = fresh();
+  EndpointAddress longer = fresh();
   longer.blob.push_back(std::byte{0});
   EXPECT_EQ(codeOf([&] { all[0]->connect(1, std::move(longer)); }), ErrorCode::Refused);
 
   for (uint64_t round = 0; round < 3'000; ++round) {
     all = fabric_->endpoints(2, layout);
-    Address address = fresh();
+    EndpointAddress address = fresh();
     const uint64_t dice = scramble(testSeed(), round);
     for (uint64_t change = 0; change <= dice % 3; ++change) {
       const uint64_t more = scramble(dice, change);
@@ -379,7 +379,7 @@ TEST_P(TransportTest, HostileAddressesAreRefused) {
   }
   all = fabric_->endpoints(2, layout);                // the last of those may be connected
   for (uint64_t round = 0; round < 2'000; ++round) {  // noise
-    Address address;
+    EndpointAddress address;
     address.blob.resize(scramble(testSeed(), round) % 200);
     for (size_t i = 0; i < address.blob.size(); ++i)
       address.blob[i] = std::byte(scramble(testSeed() + round, i));

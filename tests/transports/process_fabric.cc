@@ -17,10 +17,10 @@ namespace tutti::tests {
 namespace {
 
 using base::FileDescriptor;
-using transports::Address;
+using transports::EndpointAddress;
 
 // With at most one descriptor.
-void sendAddress(int socket, const Address& address) {
+void sendAddress(int socket, const EndpointAddress& address) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   iovec data{const_cast<std::byte*>(address.blob.data()), address.blob.size()};
   msghdr message{};
@@ -39,11 +39,11 @@ void sendAddress(int socket, const Address& address) {
   TUTTI_SYSCALL(::sendmsg(socket, &message, MSG_NOSIGNAL));
 }
 
-Address receiveAddress(int socket) {
+EndpointAddress receiveAddress(int socket) {
   pollfd waiting{socket, POLLIN, 0};
   if (::poll(&waiting, 1, 30'000) != 1) throw std::runtime_error("no address came within 30 s");
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  Address address;
+  EndpointAddress address;
   address.blob.resize(16384);
   iovec data{address.blob.data(), address.blob.size()};
   msghdr message{};

@@ -28,12 +28,12 @@ class JoinedEndpoint final : public Endpoint {
   }
   const RingLayout& layout() const override { return local_->layout(); }
 
-  Address address(int peer) override {
+  EndpointAddress address(int peer) override {
     requirePeer(peer);
     const Way way = to(peer);
     return way.endpoint.address(way.number);
   }
-  void connect(int peer, Address address) override {
+  void connect(int peer, EndpointAddress address) override {
     requirePeer(peer);
     const Way way = to(peer);
     way.endpoint.connect(way.number, std::move(address));

@@ -21,8 +21,8 @@ constexpr size_t kTableAlignment = 128;
 size_t roundUp(size_t bytes) {
   return (bytes + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
 }
-size_t linkBytes(const Layout& layout, int size) {
-  return roundUp(sizeof(Link) * static_cast<size_t>(layout.rings.channels) *
+size_t linkBytes(const P2pLayout& layout, int size) {
+  return roundUp(sizeof(P2pLink) * static_cast<size_t>(layout.rings.channels) *
                  static_cast<size_t>(size));
 }
 
@@ -87,8 +87,8 @@ std::string enablePeer(int device, int peer) {
 
 }  // namespace
 
-Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_t firstMessage,
-                   Handles handles)
+P2pEndpoint::P2pEndpoint(int device, int rank, int size, const P2pLayout& layout,
+                         uint32_t firstMessage, P2pHandles handles)
     : device_(device),
       rank_(rank),
       size_(size),
@@ -105,15 +105,16 @@ Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_
   TUTTI_REQUIRE(rank >= 0 && rank < size, "rank ", rank, " of ", size);
   try {
     const size_t bytes = offsets_.totalBytes();
-    memory_ = handles == Handles::Ipc ? std::make_shared<DeviceMemory>(device, bytes)
-                                      : std::make_shared<DeviceMemory>(
-                                            device, device::VirtualMemory::create(device, bytes));
+    memory_ =
+        handles == P2pHandles::Ipc
+            ? std::make_shared<DeviceMemory>(device, bytes)
+            : std::make_shared<DeviceMemory>(device, device::VirtualMemory::create(device, bytes));
   } catch (const Error& error) {
     base::fail(error.code(), "rank ", rank, " needs ", offsets_.totalBytes(), " bytes of device ",
                device, " for ", describe(layout.rings), " to ", size - 1, " peers: ", error.what());
   }
   tables_ = DeviceMemory(
-      device, kWireCount * linkBytes(layout, size) + sizeof(Peer) * static_cast<size_t>(size));
+      device, kWireCount * linkBytes(layout, size) + sizeof(P2pPeer) * static_cast<size_t>(size));
   pairs_ = DeviceMemory(device, sizeof(ProbeTarget) * static_cast<size_t>(size));
   for (int wire = 0; wire < kWireCount && firstMessage != 0; ++wire)
     for (int channel = 0; channel < layout.rings.channels; ++channel)
@@ -128,15 +129,15 @@ Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_
   stream_ = device::makeLibraryStream(device::StreamPurpose::Calls);
 }
 
-Endpoint::~Endpoint() {
+P2pEndpoint::~P2pEndpoint() {
   liveMemory().remove(memory_->data());
   cudaStreamDestroy(stream_);
   cudaStreamDestroy(probeStream_);
 }
 
-Address Endpoint::address() const {
+EndpointAddress P2pEndpoint::address() const {
   cudaIpcMemHandle_t handle{};
-  Address address;
+  EndpointAddress address;
   if (memory_->shared().bytes() == 0)
     TUTTI_CUDA(cudaIpcGetMemHandle(&handle, memory_->data()));
   else
@@ -160,8 +161,8 @@ Address Endpoint::address() const {
   return address;
 }
 
-void Endpoint::connect(int peer, const base::Bytes& address,
-                       std::span<const base::FileDescriptor> descriptors) {
+void P2pEndpoint::connect(int peer, const base::Bytes& address,
+                          std::span<const base::FileDescriptor> descriptors) {
   TUTTI_ASSERT(peer >= 0 && peer < size_ && peer != rank_, "rank ", rank_, " connects to ", peer);
   unsigned char* const memory = open(peer, address, descriptors);
   if (memory == nullptr) return;
@@ -171,14 +172,14 @@ void Endpoint::connect(int peer, const base::Bytes& address,
 }
 
 // The peer's memory, or null with a reason.
-unsigned char* Endpoint::open(int peer, const base::Bytes& address,
-                              std::span<const base::FileDescriptor> descriptors) {
+unsigned char* P2pEndpoint::open(int peer, const base::Bytes& address,
+                                 std::span<const base::FileDescriptor> descriptors) {
   base::ByteReader reader(address);
   const auto process = reader.get<int64_t>("process");
   const auto token = reader.get<uint64_t>("token of the process");
   const auto device = reader.get<int32_t>("device");
   const auto rank = reader.get<int32_t>("rank"), size = reader.get<int32_t>("size");
-  Layout layout;
+  P2pLayout layout;
   layout.rings.channels = reader.get<int32_t>("channels");
   layout.rings.slotCount = reader.get<uint32_t>("slots");
   layout.rings.slotBytes = reader.get<uint64_t>("slot bytes");
@@ -204,7 +205,7 @@ unsigned char* Endpoint::open(int peer, const base::Bytes& address,
   return descriptors.empty() ? openIpc(peer, handle) : openShared(peer, descriptors[0], bytes);
 }
 
-unsigned char* Endpoint::openIpc(int peer, const base::Bytes& bytes) {
+unsigned char* P2pEndpoint::openIpc(int peer, const base::Bytes& bytes) {
   cudaIpcMemHandle_t handle;
   std::memcpy(&handle, bytes.data(), sizeof handle);
   OnDevice on(device_);
@@ -218,7 +219,8 @@ unsigned char* Endpoint::openIpc(int peer, const base::Bytes& bytes) {
   return static_cast<unsigned char*>(memory);
 }
 
-unsigned char* Endpoint::openShared(int peer, const base::FileDescriptor& exported, size_t bytes) {
+unsigned char* P2pEndpoint::openShared(int peer, const base::FileDescriptor& exported,
+                                       size_t bytes) {
   try {
     auto memory = device::VirtualMemory::open(exported, device_, bytes);
     auto* const data = static_cast<unsigned char*>(memory.data());
@@ -229,14 +231,14 @@ unsigned char* Endpoint::openShared(int peer, const base::FileDescriptor& export
   }
 }
 
-unsigned char* Endpoint::apart(int peer, const std::string& why) {
+unsigned char* P2pEndpoint::apart(int peer, const std::string& why) {
   takesTurns_[peer] = false;
   reasons_[peer] = base::message("its memory cannot be opened on device ", device_, ": ", why);
   return nullptr;
 }
 
 // The memory of a rank of this process.
-unsigned char* Endpoint::hold(int peer, int device, uint64_t start) {
+unsigned char* P2pEndpoint::hold(int peer, int device, uint64_t start) {
   auto memory = liveMemory().find(start);
   if (!memory || memory->device() != device || memory->bytes() < offsets_.totalBytes())
     base::fail(ErrorCode::Refused, "the address of rank ", peer, " names memory of device ", device,
@@ -248,7 +250,7 @@ unsigned char* Endpoint::hold(int peer, int device, uint64_t start) {
   return held_[peer]->data();
 }
 
-void Endpoint::disconnect(int peer, const std::string& reason) {
+void P2pEndpoint::disconnect(int peer, const std::string& reason) {
   opened_[peer] = {};
   takesTurns_[peer] = false;
   there_[peer] = nullptr;
@@ -258,44 +260,44 @@ void Endpoint::disconnect(int peer, const std::string& reason) {
   held_[peer].reset();
 }
 
-Link* Endpoint::links(Wire wire) const {
-  return reinterpret_cast<Link*>(tables_.data() +
-                                 static_cast<size_t>(wire) * linkBytes(layout_, size_));
+P2pLink* P2pEndpoint::links(Wire wire) const {
+  return reinterpret_cast<P2pLink*>(tables_.data() +
+                                    static_cast<size_t>(wire) * linkBytes(layout_, size_));
 }
 
-const unsigned char* Endpoint::credits(Wire wire) const {
+const unsigned char* P2pEndpoint::credits(Wire wire) const {
   return memory_->data() + offsets_.credit(wire, 0, 0);
 }
 
-const Peer* Endpoint::peers() const {
-  return reinterpret_cast<const Peer*>(tables_.data() + kWireCount * linkBytes(layout_, size_));
+const P2pPeer* P2pEndpoint::peers() const {
+  return reinterpret_cast<const P2pPeer*>(tables_.data() + kWireCount * linkBytes(layout_, size_));
 }
 
 template <class Value>
-void Endpoint::put(base::Bytes& image, const Value* at, const Value& value) const {
+void P2pEndpoint::put(base::Bytes& image, const Value* at, const Value& value) const {
   const auto offset = reinterpret_cast<const unsigned char*>(at) - tables_.data();
   std::memcpy(image.data() + offset, &value, sizeof value);
 }
 
 // By each wire's table the kernel sees that the peer is far, and by that of Simple where.
-void Endpoint::putRemote(base::Bytes& image, int peer) const {
-  put(image, peers() + peer, Peer{.poison = hostPoison(peer)});
+void P2pEndpoint::putRemote(base::Bytes& image, int peer) const {
+  put(image, peers() + peer, P2pPeer{.poison = hostPoison(peer)});
   for (const Wire wire : {Wire::Simple, Wire::LL, Wire::LL128})
     for (int channel = 0; channel < layout_.rings.channels; ++channel)
       put(image, links(wire) + channel * size_ + peer,
-          wire == Wire::Simple ? hostLink(peer, channel) : Link{.leavesHost = 1});
+          wire == Wire::Simple ? hostLink(peer, channel) : P2pLink{.leavesHost = 1});
 }
 
-void Endpoint::putLocal(base::Bytes& image, int peer) const {
+void P2pEndpoint::putLocal(base::Bytes& image, int peer) const {
   unsigned char* const there = there_[peer];
   put(image, peers() + peer,
-      Peer{&reinterpret_cast<RankWords*>(there)->poison,
-           reinterpret_cast<Entry*>(there + offsets_.entries(rank_)),
-           reinterpret_cast<const Entry*>(memory_->data() + offsets_.entries(peer))});
+      P2pPeer{&reinterpret_cast<RankWords*>(there)->poison,
+              reinterpret_cast<LinkEntry*>(there + offsets_.entries(rank_)),
+              reinterpret_cast<const LinkEntry*>(memory_->data() + offsets_.entries(peer))});
   for (int w = 0; w < kWireCount; ++w)
     for (int channel = 0; channel < layout_.rings.channels; ++channel) {
       const auto wire = static_cast<Wire>(w);
-      const Link link{
+      const P2pLink link{
           .sendSlots = there + offsets_.slots(wire, channel, rank_),
           .receiveSlots = memory_->data() + offsets_.slots(wire, channel, peer),
           .credit =
@@ -307,7 +309,7 @@ void Endpoint::putLocal(base::Bytes& image, int peer) const {
     }
 }
 
-void Endpoint::publish() {
+void P2pEndpoint::publish() {
   base::Bytes image(tables_.bytes());
   std::vector<ProbeTarget> pairs(static_cast<size_t>(size_));
   for (int peer = 0; peer < size_; ++peer) {
@@ -320,7 +322,7 @@ void Endpoint::publish() {
   pairs_.upload(pairs.data(), pairs.size() * sizeof(ProbeTarget));
 }
 
-void Endpoint::startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* isOver) {
+void P2pEndpoint::startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* isOver) {
   std::fill_n(findings_.data(), size_, ProbeFinding{});
   OnDevice on(device_);
   TUTTI_CUDA(launchProbe({.pairs = pairs_.as<ProbeTarget>(),
@@ -334,7 +336,7 @@ void Endpoint::startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* 
                          probeStream_));
 }
 
-std::vector<std::string> Endpoint::finishProbe() {
+std::vector<std::string> P2pEndpoint::finishProbe() {
   OnDevice on(device_);
   TUTTI_CUDA(cudaStreamSynchronize(probeStream_));
   std::vector<std::string> faults;
@@ -342,7 +344,7 @@ std::vector<std::string> Endpoint::finishProbe() {
   return faults;
 }
 
-std::string Endpoint::faultOf(int peer, const ProbeFinding& finding) const {
+std::string P2pEndpoint::faultOf(int peer, const ProbeFinding& finding) const {
   if (finding.state == ProbeState::Late)
     return base::message("what rank ", peer, " wrote did not arrive at rank ", rank_, " on device ",
                          device_, " in time");
@@ -352,23 +354,23 @@ std::string Endpoint::faultOf(int peer, const ProbeFinding& finding) const {
   return {};
 }
 
-void Endpoint::requireConnected() const { requireNone(reasons_); }
+void P2pEndpoint::requireConnected() const { requireNone(reasons_); }
 
-void Endpoint::requireTogether() const {
+void P2pEndpoint::requireTogether() const {
   std::vector<std::string> reasons;
   for (int peer = 0; peer < size_; ++peer) reasons.push_back(reasonApart(peer));
   requireNone(reasons);
 }
 
 // Of kernels that wait for each other.
-std::string Endpoint::reasonApart(int peer) const {
+std::string P2pEndpoint::reasonApart(int peer) const {
   if (!takesTurns_[peer]) return reasons_[peer];
   return base::message("it is another process on the same device ", device_,
                        ", whose kernels need not run at the same time as this one's (without MPS)");
 }
 
 // By peer.
-void Endpoint::requireNone(const std::vector<std::string>& reasons) const {
+void P2pEndpoint::requireNone(const std::vector<std::string>& reasons) const {
   std::string missing;
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_ && !reasons[peer].empty())
@@ -377,23 +379,23 @@ void Endpoint::requireNone(const std::vector<std::string>& reasons) const {
     base::fail(ErrorCode::PeerLost, "rank ", rank_, " is not joined by p2p with ", missing);
 }
 
-void connectInProcess(std::span<Endpoint* const> endpoints, uint64_t probeDeadlineNs) {
-  for (Endpoint* from : endpoints)
-    for (Endpoint* to : endpoints)
+void connectInProcess(std::span<P2pEndpoint* const> endpoints, uint64_t probeDeadlineNs) {
+  for (P2pEndpoint* from : endpoints)
+    for (P2pEndpoint* to : endpoints)
       if (from != to) to->connect(from->rank(), from->address().blob);
   probeInProcess(endpoints, probeDeadlineNs);
 }
 
-void probeInProcess(std::span<Endpoint* const> endpoints, uint64_t deadlineNs) {
+void probeInProcess(std::span<P2pEndpoint* const> endpoints, uint64_t deadlineNs) {
   // Whom one end cannot reach the other must not wait for.
-  for (Endpoint* endpoint : endpoints)
-    for (Endpoint* peer : endpoints)
+  for (P2pEndpoint* endpoint : endpoints)
+    for (P2pEndpoint* peer : endpoints)
       if (endpoint != peer && !endpoint->isConnected(peer->rank()) &&
           peer->isConnected(endpoint->rank()))
         peer->disconnect(endpoint->rank(), endpoint->reason(peer->rank()));
-  for (Endpoint* endpoint : endpoints) endpoint->startProbe(1, deadlineNs);
+  for (P2pEndpoint* endpoint : endpoints) endpoint->startProbe(1, deadlineNs);
   std::vector<std::vector<std::string>> faults;
-  for (Endpoint* endpoint : endpoints) faults.push_back(endpoint->finishProbe());
+  for (P2pEndpoint* endpoint : endpoints) faults.push_back(endpoint->finishProbe());
   for (size_t rank = 0; rank < faults.size(); ++rank)
     for (size_t peer = 0; peer < faults.size(); ++peer) {
       if (faults[rank][peer].empty()) continue;

@@ -25,28 +25,28 @@
 namespace tutti::transports::p2p {
 
 /// How other processes get at an endpoint's memory.
-enum class Handles : uint8_t {
+enum class P2pHandles : uint8_t {
   Ipc,         ///< cudaMalloc()'s, by bytes in its address
   Descriptors  ///< virtual memory's, by a file descriptor beside its address
 };
 
-class Endpoint {
+class P2pEndpoint {
  public:
   /// `firstMessage`: number of the last message before the first; 0 unless a test starts near the
   /// wrap. Throws System where the memory cannot be had, naming bytes and device.
-  Endpoint(int device, int rank, int size, const Layout& layout, uint32_t firstMessage = 0,
-           Handles handles = Handles::Ipc);
-  ~Endpoint();
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
+  P2pEndpoint(int device, int rank, int size, const P2pLayout& layout, uint32_t firstMessage = 0,
+              P2pHandles handles = P2pHandles::Ipc);
+  ~P2pEndpoint();
+  P2pEndpoint(const P2pEndpoint&) = delete;
+  P2pEndpoint& operator=(const P2pEndpoint&) = delete;
 
   int device() const { return device_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const Layout& layout() const { return layout_; }
+  const P2pLayout& layout() const { return layout_; }
 
   /// With one descriptor where they are its handles.
-  Address address() const;
+  EndpointAddress address() const;
   /// The peer's handles may be others than this one's. Throws Refused when the address is
   /// malformed, its layout differs from ours, or it is of an endpoint of this process that is gone.
   /// A pair that cannot be joined is not connected, and reason() says why.
@@ -96,15 +96,15 @@ class Endpoint {
 
   // Of a peer through the host: what the kernel uses, in pinned memory, and what it stores its rank
   // + 1 to when it has given up. And the memory of the device, null where there is none.
-  Link hostLink(int peer, int channel) const;
+  P2pLink hostLink(int peer, int channel) const;
   std::shared_ptr<const DeviceMemory> directMemory(int peer) const { return hosted_[peer]->direct; }
   uint32_t* hostPoison(int peer) const;
 
   // For the kernel, in device memory.
-  Link* links(Wire wire) const;
+  P2pLink* links(Wire wire) const;
   /// Of the first channel, by peer, kLine apart.
   const unsigned char* credits(Wire wire) const;
-  const Peer* peers() const;
+  const P2pPeer* peers() const;
   RankWords* words() const { return memory_->as<RankWords>(); }
 
  private:
@@ -123,7 +123,7 @@ class Endpoint {
   unsigned char* hold(int peer, int device, uint64_t start);
 
   const int device_, rank_, size_;
-  const Layout layout_;
+  const P2pLayout layout_;
   const MemoryLayout offsets_;
   const uint32_t firstMessage_;
   // Held by connected ranks of this process too: a kernel of theirs may return a credit when this
@@ -151,8 +151,8 @@ class Endpoint {
 
 /// Connects all endpoints, which are all the ranks of a communicator, in the order of ranks, and
 /// probes every pair.
-void connectInProcess(std::span<Endpoint* const> endpoints, uint64_t probeDeadlineNs);
+void connectInProcess(std::span<P2pEndpoint* const> endpoints, uint64_t probeDeadlineNs);
 /// Its second half: a pair that either end found to lie is disconnected at both.
-void probeInProcess(std::span<Endpoint* const> endpoints, uint64_t deadlineNs);
+void probeInProcess(std::span<P2pEndpoint* const> endpoints, uint64_t deadlineNs);
 
 }  // namespace tutti::transports::p2p

@@ -5,7 +5,7 @@
 
 namespace tutti::transports::p2p {
 
-void Endpoint::connectThroughHost(int peer, uint32_t directBytes) {
+void P2pEndpoint::connectThroughHost(int peer, uint32_t directBytes) {
   TUTTI_ASSERT(peer >= 0 && peer < size_ && peer != rank_ && !isConnected(peer), "rank ", rank_,
                " connects to ", peer, " through the host");
   const HostMemoryLayout offsets(layout_);
@@ -16,14 +16,14 @@ void Endpoint::connectThroughHost(int peer, uint32_t directBytes) {
     hosted_[peer]->direct = std::make_shared<DeviceMemory>(device_, offsets.directBytes());
   }
   for (int channel = 0; channel < layout_.rings.channels; ++channel) {
-    const Link link = hostLink(peer, channel);
+    const P2pLink link = hostLink(peer, channel);
     *link.credit = *link.peerCredit = firstMessage_;
   }
   reasons_[peer].clear();
   publish();
 }
 
-Link Endpoint::hostLink(int peer, int channel) const {
+P2pLink P2pEndpoint::hostLink(int peer, int channel) const {
   const HostMemoryLayout offsets(layout_);
   const Hosted& hosted = *hosted_[peer];
   unsigned char* const memory = hosted.memory.data();
@@ -40,7 +40,7 @@ Link Endpoint::hostLink(int peer, int channel) const {
           .directReceiveSlots = direct ? direct + offsets.directReceiveSlots(channel) : nullptr};
 }
 
-uint32_t* Endpoint::hostPoison(int peer) const {
+uint32_t* P2pEndpoint::hostPoison(int peer) const {
   return reinterpret_cast<uint32_t*>(hosted_[peer]->memory.data() +
                                      HostMemoryLayout(layout_).poison());
 }

@@ -40,7 +40,7 @@ static_assert(sizeof(MessageHeader) == 20);
 
 /// Both directions between this rank and one peer, by one wire on one channel. A peer on another
 /// host has one for all wires, which is that of Simple.
-struct Link {
+struct P2pLink {
   unsigned char* sendSlots = nullptr;     ///< in the peer's memory; null: not connected
   unsigned char* receiveSlots = nullptr;  ///< in this rank's
   uint32_t* credit = nullptr;             ///< in this rank's: messages that the peer has taken
@@ -55,20 +55,20 @@ struct Link {
 };
 
 /// What a rank tells a peer when it enters an operation on mapped buffers.
-struct Entry {
+struct LinkEntry {
   uint64_t in = 0, out = 0;  ///< its buffers, as addresses
   uint32_t callHash = 0, operation = 0;
   uint32_t number = 0;  ///< of operations on mapped buffers, from 1; written last
   uint32_t unused = 0;
 };
-static_assert(sizeof(Entry) == 32);
+static_assert(sizeof(LinkEntry) == 32);
 
 /// Of one peer. Entries are two, for even and odd numbers: a rank enters an operation only after
 /// it has left the one before, and writes an entry again only after all have entered the next.
-struct Peer {
-  uint32_t* poison = nullptr;      ///< the peer's; null: not connected
-  Entry* entriesThere = nullptr;   ///< of this rank, in the peer's memory
-  const Entry* entries = nullptr;  ///< of the peer, in this rank's
+struct P2pPeer {
+  uint32_t* poison = nullptr;          ///< the peer's; null: not connected
+  LinkEntry* entriesThere = nullptr;   ///< of this rank, in the peer's memory
+  const LinkEntry* entries = nullptr;  ///< of the peer, in this rank's
 };
 
 /// A rank's own words.

@@ -14,7 +14,7 @@ const char* toString(Wire wire) {
   return "unknown";
 }
 
-MemoryLayout::MemoryLayout(const Layout& layout, int ranks) : layout_(layout), ranks_(ranks) {
+MemoryLayout::MemoryLayout(const P2pLayout& layout, int ranks) : layout_(layout), ranks_(ranks) {
   requireLayout(layout.rings);
   TUTTI_REQUIRE(ranks >= 1 && ranks <= 1 << 16, ranks, " ranks");
   TUTTI_REQUIRE(layout.lowLatencyBytes >= kLineBytes && layout.lowLatencyBytes % kLineBytes == 0 &&
@@ -97,7 +97,7 @@ size_t MemoryLayout::probe(int peer) const {
   return probes_ + static_cast<size_t>(peer) * (kLine + kProbeBytes);
 }
 
-HostMemoryLayout::HostMemoryLayout(const Layout& layout)
+HostMemoryLayout::HostMemoryLayout(const P2pLayout& layout)
     : channels_(layout.rings.channels),
       ringBytes_(layout.rings.slotCount * slotStride(Wire::Simple, layout.rings.slotBytes)) {}
 

@@ -13,14 +13,14 @@
 namespace tutti::transports::p2p {
 
 /// Equal on all ranks of a communicator.
-struct Layout {
+struct P2pLayout {
   RingLayout rings;
   size_t lowLatencyBytes =
       8192;  ///< payload of one message by LL and LL128; a multiple of kLineBytes
   /// Payload of one message by copy engines, which have slots of their own, as many as the others;
   /// a multiple of kLine, or 0: there are none.
   size_t copySlotBytes = 0;
-  bool operator==(const Layout&) const = default;
+  bool operator==(const P2pLayout&) const = default;
   size_t slotBytes(Wire wire) const {
     return wire == Wire::Simple ? rings.slotBytes : lowLatencyBytes;
   }
@@ -35,7 +35,7 @@ inline constexpr uint32_t kMostCopySlots = 256;
 class MemoryLayout {
  public:
   /// Throws InvalidArgument naming what is impossible.
-  MemoryLayout(const Layout& layout, int ranks);
+  MemoryLayout(const P2pLayout& layout, int ranks);
 
   size_t words() const { return 0; }
   /// Of `peer`: two entries.
@@ -64,7 +64,7 @@ class MemoryLayout {
   void addCopies(size_t links);
   size_t index(int channel, int peer) const;
   size_t copyIndex(int channel, int peer, uint32_t slot) const;
-  Layout layout_;
+  P2pLayout layout_;
   int ranks_;
   size_t credits_ = 0, probes_ = 0, slots_[kWireCount] = {}, total_ = 0;
   size_t copyWords_ = 0, copyMarks_ = 0, copyCredits_ = 0, copySlots_ = 0;
@@ -73,7 +73,7 @@ class MemoryLayout {
 /// Where everything lies in the pinned memory of this host that stands for one peer on another.
 class HostMemoryLayout {
  public:
-  explicit HostMemoryLayout(const Layout& layout);
+  explicit HostMemoryLayout(const P2pLayout& layout);
 
   /// Stored by this rank when it has given up.
   size_t poison() const { return 0; }

@@ -12,7 +12,7 @@ constexpr uint32_t kVersion = 1;
 
 }  // namespace
 
-base::Bytes AddressBlob::write() const {
+base::Bytes ShmAddressBlob::write() const {
   base::ByteWriter out;
   out.put(kMagic).put(kVersion).put(from).put(to).put(size);
   out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
@@ -21,14 +21,14 @@ base::Bytes AddressBlob::write() const {
   return out.take();
 }
 
-AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
+ShmAddressBlob ShmAddressBlob::read(std::span<const std::byte> bytes) {
   base::ByteReader in(bytes);
   const auto magic = in.get<uint32_t>("magic");
   const auto version = in.get<uint32_t>("version");
   if (magic != kMagic || version != kVersion)
     base::fail(ErrorCode::Refused, "not a shared-memory address of version ", kVersion, ": magic ",
                magic, ", version ", version);
-  AddressBlob blob;
+  ShmAddressBlob blob;
   blob.from = in.get<int32_t>("from");
   blob.to = in.get<int32_t>("to");
   blob.size = in.get<int32_t>("size");

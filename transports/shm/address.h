@@ -9,7 +9,7 @@
 
 namespace tutti::transports::shm {
 
-struct AddressBlob {
+struct ShmAddressBlob {
   int32_t from = 0, to = 0, size = 0;
   RingLayout layout;
   ProcessToken token{};  ///< of the process that holds the inbox
@@ -17,7 +17,7 @@ struct AddressBlob {
 
   base::Bytes write() const;
   /// Throws Refused when it is malformed or of another version.
-  static AddressBlob read(std::span<const std::byte> bytes);
+  static ShmAddressBlob read(std::span<const std::byte> bytes);
 };
 
 }  // namespace tutti::transports::shm

@@ -39,19 +39,19 @@ class ShmEndpoint final : public Endpoint {
   const char* name(int) const override { return "shm"; }
   const RingLayout& layout() const override { return layout_; }
 
-  Address address(int peer) override {
+  EndpointAddress address(int peer) override {
     requirePeer(peer);
-    const AddressBlob blob{rank_, peer, size_, layout_, processToken(), number_};
-    Address address{blob.write(), {}};
+    const ShmAddressBlob blob{rank_, peer, size_, layout_, processToken(), number_};
+    EndpointAddress address{blob.write(), {}};
     address.descriptors.push_back(inbox_->duplicate());
     return address;
   }
 
-  void connect(int peer, Address address) override {
+  void connect(int peer, EndpointAddress address) override {
     requirePeer(peer);
     if (connected(peer))
       base::fail(ErrorCode::InvalidUsage, "rank ", rank_, " is connected to rank ", peer);
-    const AddressBlob blob = AddressBlob::read(address.blob);
+    const ShmAddressBlob blob = ShmAddressBlob::read(address.blob);
     check(peer, blob);
     Peer& p = peers_[static_cast<size_t>(peer)];
     std::byte* theirs = nullptr;
@@ -101,7 +101,7 @@ class ShmEndpoint final : public Endpoint {
     return all[static_cast<size_t>(channel)];
   }
 
-  void check(int peer, const AddressBlob& blob) const {
+  void check(int peer, const ShmAddressBlob& blob) const {
     if (blob.from != peer || blob.to != rank_ || blob.size != size_)
       base::fail(ErrorCode::Refused, "an address from rank ", blob.from, " for rank ", blob.to,
                  " of ", blob.size, " came as that of rank ", peer, " for rank ", rank_, " of ",

@@ -11,7 +11,7 @@
 namespace tutti::transports::shm {
 namespace {
 
-struct Entry {
+struct InboxEntry {
   std::weak_ptr<Segment> inbox;
   int rank;
 };
@@ -22,7 +22,7 @@ struct Inboxes {
   uint64_t generation = 0;  // of the process that made the token
   ProcessToken token{};
   uint64_t lastNumber = 0;
-  std::map<uint64_t, Entry> byNumber;
+  std::map<uint64_t, InboxEntry> byNumber;
 };
 
 Inboxes& inboxes() {
@@ -46,7 +46,7 @@ uint64_t registerInbox(const std::shared_ptr<Segment>& inbox, int rank) {
   Inboxes& all = inboxes();
   std::lock_guard lock(all.mutex);
   std::erase_if(all.byNumber, [](const auto& entry) { return entry.second.inbox.expired(); });
-  all.byNumber.emplace(++all.lastNumber, Entry{inbox, rank});
+  all.byNumber.emplace(++all.lastNumber, InboxEntry{inbox, rank});
   return all.lastNumber;
 }
 

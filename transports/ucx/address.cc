@@ -21,11 +21,11 @@ uint64_t digest(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-base::Bytes AddressBlob::write() const {
+base::Bytes UcxAddressBlob::write() const {
   base::ByteWriter out;
   out.put(kMagic).put(kVersion).put(from).put(to).put(size);
   out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
-  out.put(static_cast<uint64_t>(layout.slotBytes)).put(door);
+  out.put(static_cast<uint64_t>(layout.slotBytes)).put(sink);
   out.put(std::span<const std::byte>(worker));
   out.put(devices.substr(0, kLongestDevices)).put(responder.number);
   const size_t places = responder.places.size() <= kMostPlaces ? responder.places.size() : 0;
@@ -38,21 +38,21 @@ base::Bytes AddressBlob::write() const {
   return bytes;
 }
 
-AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
+UcxAddressBlob UcxAddressBlob::read(std::span<const std::byte> bytes) {
   base::ByteReader in(bytes);
   const auto magic = in.get<uint32_t>("magic");
   const auto version = in.get<uint32_t>("version");
   if (magic != kMagic || version != kVersion)
     base::fail(ErrorCode::Refused, "not a UCX address of version ", kVersion, ": magic ", magic,
                ", version ", version);
-  AddressBlob blob;
+  UcxAddressBlob blob;
   blob.from = in.get<int32_t>("from");
   blob.to = in.get<int32_t>("to");
   blob.size = in.get<int32_t>("size");
   blob.layout.channels = in.get<int32_t>("channels");
   blob.layout.slotCount = in.get<uint32_t>("slotCount");
   blob.layout.slotBytes = in.get<uint64_t>("slotBytes");
-  blob.door = in.get<uint64_t>("door");
+  blob.sink = in.get<uint64_t>("sink");
   blob.worker = in.getBytes("worker", kLongestWorkerAddress);
   blob.devices = base::printable(in.getString("devices", kLongestDevices));
   blob.responder.number = in.get<uint64_t>("responder's number");

@@ -13,17 +13,17 @@
 
 namespace tutti::transports::ucx {
 
-struct AddressBlob {
+struct UcxAddressBlob {
   int32_t from = 0, to = 0, size = 0;
   RingLayout layout;
-  uint64_t door = 0;            ///< where `to` sends what it has for `from`
+  uint64_t sink = 0;            ///< where `to` sends what it has for `from`
   base::Bytes worker;           ///< UCP's address of the worker that serves `from`
   std::string devices = {};     ///< that it goes by, in words; cut where it is long
   ProbeAddress responder = {};  ///< where one can ask whether these lead to `from`
 
   base::Bytes write() const;
   /// Throws Refused when it is malformed or of another version.
-  static AddressBlob read(std::span<const std::byte> bytes);
+  static UcxAddressBlob read(std::span<const std::byte> bytes);
 };
 
 }  // namespace tutti::transports::ucx

@@ -47,26 +47,26 @@ class UcxEndpoint final : public Endpoint {
   }
   const RingLayout& layout() const override { return layout_; }
 
-  Address address(int peer) override {
+  EndpointAddress address(int peer) override {
     requirePeer(peer);
     const auto lock = worker_->lock();
-    const AddressBlob blob{rank_,
-                           peer,
-                           size_,
-                           layout_,
-                           at(peer).door(),
-                           worker_->address(),
-                           worker_->devices(),
-                           worker_->responder()};
+    const UcxAddressBlob blob{rank_,
+                              peer,
+                              size_,
+                              layout_,
+                              at(peer).sink(),
+                              worker_->address(),
+                              worker_->devices(),
+                              worker_->responder()};
     return {blob.write(), {}};
   }
 
-  void connect(int peer, Address address) override {
+  void connect(int peer, EndpointAddress address) override {
     requirePeer(peer);
     const auto lock = worker_->lock();
     if (at(peer).addressed())
       base::fail(ErrorCode::InvalidUsage, "rank ", rank_, " is connected to rank ", peer);
-    AddressBlob blob = AddressBlob::read(address.blob);
+    UcxAddressBlob blob = UcxAddressBlob::read(address.blob);
     check(peer, blob);
     at(peer).setAddress(std::move(blob));
   }
@@ -120,13 +120,13 @@ class UcxEndpoint final : public Endpoint {
   void drain(const std::function<bool()>& hasFailed) override {
     const auto sent = [&] {
       post(true);
-      return std::ranges::all_of(used_, [](const Peer* peer) { return peer->sent(); });
+      return std::ranges::all_of(used_, [](const UcxPeer* peer) { return peer->sent(); });
     };
     if (!worker_->awaitWhileMoving(sent, hasFailed)) return;
     const auto left = std::make_shared<size_t>(0);
     {
       const auto lock = worker_->lock();
-      for (Peer* peer : used_) peer->flush(left);
+      for (UcxPeer* peer : used_) peer->flush(left);
     }
     worker_->awaitWhileMoving([&] { return *left == 0; }, hasFailed);
   }
@@ -139,10 +139,10 @@ class UcxEndpoint final : public Endpoint {
   // As long as something is taken there is no haste; what is not taken would be read for ever.
   bool cancelZeroCopy() override {
     const auto lock = worker_->lock();
-    for (Peer* peer : used_) peer->stop();
+    for (UcxPeer* peer : used_) peer->stop();
     worker_->progress();
     size_t left = 0;
-    for (const Peer* peer : used_) left += peer->zeroCopyUnderWay();
+    for (const UcxPeer* peer : used_) left += peer->zeroCopyUnderWay();
     if (left == 0) return true;
     if (left != cancelled_) {
       cancelled_ = left;
@@ -153,7 +153,7 @@ class UcxEndpoint final : public Endpoint {
                 " messages of an operation that has failed");
       return true;
     } else if (patience_->passed() && worker_->awaitRoom()) {
-      for (Peer* peer : used_)
+      for (UcxPeer* peer : used_)
         if (peer->zeroCopyUnderWay() > 0) peer->disconnect();
     }
     return false;
@@ -171,13 +171,13 @@ class UcxEndpoint final : public Endpoint {
                   " has no peer ", peer);
   }
 
-  Peer& at(int peer) {
+  UcxPeer& at(int peer) {
     auto& place = peers_[static_cast<size_t>(peer)];
-    if (!place) place = std::make_unique<Peer>(*worker_, rank_, peer, layout_, used_);
+    if (!place) place = std::make_unique<UcxPeer>(*worker_, rank_, peer, layout_, used_);
     return *place;
   }
 
-  Peer& connected(int peer, int channel) {
+  UcxPeer& connected(int peer, int channel) {
     TUTTI_ASSERT(peer >= 0 && peer < size_ && peers_[static_cast<size_t>(peer)] &&
                      at(peer).addressed() && channel >= 0 && channel < layout_.channels,
                  "rank ", rank_, " has no ring for peer ", peer, " and channel ", channel,
@@ -185,7 +185,7 @@ class UcxEndpoint final : public Endpoint {
     return at(peer);
   }
 
-  void check(int peer, const AddressBlob& blob) const {
+  void check(int peer, const UcxAddressBlob& blob) const {
     if (blob.from != peer || blob.to != rank_ || blob.size != size_)
       base::fail(ErrorCode::Refused, "an address from rank ", blob.from, " for rank ", blob.to,
                  " of ", blob.size, " came as that of rank ", peer, " for rank ", rank_, " of ",
@@ -196,8 +196,8 @@ class UcxEndpoint final : public Endpoint {
   const std::shared_ptr<Worker> worker_;
   const int rank_, size_;
   const RingLayout layout_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; made when its address is made or known
-  std::vector<Peer*> used_;                   // those with which something is exchanged
+  std::vector<std::unique_ptr<UcxPeer>> peers_;  // by rank; made when its address is made or known
+  std::vector<UcxPeer*> used_;                   // those with which something is exchanged
   size_t cancelled_ = 0;  // messages that were being read at the last cancelZeroCopy
   std::optional<base::Deadline> patience_, hope_;
 };

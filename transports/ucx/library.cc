@@ -90,9 +90,9 @@ void* open() {
   return handle;
 }
 
-Library load() {
+UcxLibrary load() {
   void* const handle = open();
-  Library l;
+  UcxLibrary l;
   find(handle, "ucp_config_read", l.configRead);
   find(handle, "ucp_config_modify", l.configModify);
   find(handle, "ucp_config_release", l.configRelease);
@@ -121,8 +121,8 @@ Library load() {
 
 }  // namespace
 
-const Library& library() {
-  static const Library loaded = load();
+const UcxLibrary& library() {
+  static const UcxLibrary loaded = load();
   return loaded;
 }
 

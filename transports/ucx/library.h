@@ -11,7 +11,7 @@
 namespace tutti::transports::ucx {
 
 /// The functions that are used, named as in ucp.h.
-struct Library {
+struct UcxLibrary {
   decltype(&ucp_config_read) configRead;
   decltype(&ucp_config_modify) configModify;
   decltype(&ucp_config_release) configRelease;
@@ -38,6 +38,6 @@ struct Library {
 };
 
 /// Throws Unsupported saying what is missing.
-const Library& library();
+const UcxLibrary& library();
 
 }  // namespace tutti::transports::ucx

@@ -18,7 +18,7 @@ bool SendLink::published() const {
          storage_.slot(next)->sequence.load(std::memory_order_acquire) == next;
 }
 
-void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint32_t credit) {
+void SendLink::post(Worker& worker, Connection& connection, uint64_t sink, uint32_t credit) {
   const uint32_t number = ++posted_;
   const SlotHeader* const slot = storage_.slot(number);
   Sending& sending = sendings_[storage_.index(number)];
@@ -27,7 +27,7 @@ void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint3
   if (storage_.isZeroCopy(number) && !connection.made()) storage_.keep(number);
   sending.zeroCopy = storage_.isZeroCopy(number);
   sending.over = false;
-  sending.header = {.door = door,
+  sending.header = {.sink = sink,
                     .number = number,
                     .callHash = slot->callHash,
                     .operation = slot->operation,

@@ -13,7 +13,7 @@
 
 namespace tutti::transports::ucx {
 
-class SendLink final : public Link {
+class SendLink final : public UcxLink {
  public:
   SendLink(const RingLayout& layout, int channel);
 
@@ -28,7 +28,7 @@ class SendLink final : public Link {
     return connection.made() || !isDirect(posted_ + 1);
   }
   /// Posts it. `credit`: messages taken from the ring that leads back.
-  void post(Worker& worker, Connection& connection, uint64_t door, uint32_t credit);
+  void post(Worker& worker, Connection& connection, uint64_t sink, uint32_t credit);
   /// The receiver has taken so many. False when it cannot have.
   bool onCredit(uint32_t messages);
   /// From now on nothing is posted.
@@ -37,7 +37,7 @@ class SendLink final : public Link {
   uint32_t zeroCopyUnderWay() const { return zeroCopyUnderWay_; }
 
  private:
-  struct Sending final : Operation {
+  struct Sending final : UcxOperation {
     void done(ucs_status_t status) noexcept override;
     SendLink* link = nullptr;
     DataHeader header{};
@@ -60,7 +60,7 @@ class SendLink final : public Link {
   bool stopped_ = false;
 };
 
-class ReceiveLink final : public Link {
+class ReceiveLink final : public UcxLink {
  public:
   explicit ReceiveLink(const RingLayout& layout);
 
@@ -81,7 +81,7 @@ class ReceiveLink final : public Link {
   uint32_t tell() { return told_ = taken(); }
 
  private:
-  struct Fetching final : Operation {
+  struct Fetching final : UcxOperation {
     void done(ucs_status_t status) noexcept override;
     ReceiveLink* link = nullptr;
     uint32_t number = 0;

@@ -12,7 +12,7 @@ enum class Kind : unsigned { Data = 0, Notice = 1 };
 
 /// Header of a ring's message. Its data are the payload.
 struct DataHeader {
-  uint64_t door;  ///< the receiver's number for what this sender sends it
+  uint64_t sink;  ///< the receiver's number for what this sender sends it
   uint32_t number, callHash, operation, bytes;
   uint32_t credit;  ///< messages taken by the sender from the ring that leads back
   uint32_t channel;
@@ -23,7 +23,7 @@ static_assert(sizeof(DataHeader) == 40);
 /// Header of a notice: that the sender gives back slots, or leaves, or, with neither, that it is
 /// there. Its data are the credits.
 struct NoticeHeader {
-  uint64_t door;
+  uint64_t sink;
   uint32_t credits;  ///< entries that follow
   uint32_t goodbye;  ///< 1: this is the last message
 };

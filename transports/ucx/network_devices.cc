@@ -59,7 +59,7 @@ bool leadsToOtherHosts(const std::string& device) {
 
 /// Those that UCX has where no setting forbids any.
 std::vector<std::string> allNetworkDevices() {
-  const Library& ucp = library();
+  const UcxLibrary& ucp = library();
   ucp_config_t* config = nullptr;
   if (ucp.configRead(nullptr, nullptr, &config) != UCS_OK) return {};
   ucp.configModify(config, "NET_DEVICES", "all");

@@ -10,7 +10,7 @@
 namespace tutti::transports::ucx {
 
 /// On its way until it is done, whatever becomes of the peer.
-class Peer::Notice final : public Operation {
+class UcxPeer::Notice final : public UcxOperation {
  public:
   Notice(const NoticeHeader& head, std::vector<CreditEntry> entries)
       : header(head), credits(std::move(entries)) {}
@@ -19,20 +19,21 @@ class Peer::Notice final : public Operation {
   const std::vector<CreditEntry> credits;
 };
 
-Peer::Peer(Worker& worker, int rank, int peer, const RingLayout& layout, std::vector<Peer*>& used)
+UcxPeer::UcxPeer(Worker& worker, int rank, int peer, const RingLayout& layout,
+                 std::vector<UcxPeer*>& used)
     : worker_(worker),
       rank_(rank),
       peer_(peer),
       layout_(layout),
-      door_(worker.addDoor(this)),
+      sink_(worker.addSink(this)),
       sends_(static_cast<size_t>(layout.channels)),
       receives_(static_cast<size_t>(layout.channels)),
       usedPeers_(used) {}
 
 // Also a peer that was not used from here is told, when it uses us: what it then sees of this
 // worker's end is no loss.
-Peer::~Peer() {
-  worker_.removeDoor(door_);
+UcxPeer::~UcxPeer() {
+  worker_.removeSink(sink_);
   try {
     if (used_ && addressed() && !left_) {
       post(true);
@@ -48,88 +49,88 @@ Peer::~Peer() {
     if (link) worker_.keep(std::move(link));
 }
 
-void Peer::setAddress(AddressBlob theirs) {
+void UcxPeer::setAddress(UcxAddressBlob theirs) {
   worker_.addPeer(theirs.worker);
   theirs_ = std::move(theirs);
 }
 
 // ---- rings
 
-void Peer::use() {
+void UcxPeer::use() {
   if (used_) return;
   used_ = true;
   usedPeers_.push_back(this);
 }
 
-void Peer::connect() {
+void UcxPeer::connect() {
   if (!connection_)
     connection_ = &worker_.connection(theirs_->worker, peer_,
                                       base::message("rank ", rank_, " cannot reach rank ", peer_),
                                       ways() + kAdvice);
 }
 
-std::string Peer::ways() const {
+std::string UcxPeer::ways() const {
   return base::message("; rank ", rank_, " goes by ", worker_.devices(), "; rank ", peer_,
                        " goes by ", theirs_->devices);
 }
 
 // The notice tells the peer that it is used, and makes UCX connect: so the loss of a peer is seen
 // that has sent nothing yet.
-void Peer::open() {
+void UcxPeer::open() {
   use();
   if (connection_) return;
   connect();
   sendNotice({}, false);
 }
 
-SendRing& Peer::sendRing(int channel) {
+SendRing& UcxPeer::sendRing(int channel) {
   open();
   return sendLink(channel).ring();
 }
 
-SendLink& Peer::sendLink(int channel) {
+SendLink& UcxPeer::sendLink(int channel) {
   auto& link = sends_[static_cast<size_t>(channel)];
   if (!link) link = std::make_unique<SendLink>(layout_, channel);
   return *link;
 }
 
-ReceiveRing& Peer::receiveRing(int channel) {
+ReceiveRing& UcxPeer::receiveRing(int channel) {
   open();
   return receiveLink(channel).ring();
 }
 
-ReceiveLink& Peer::receiveLink(int channel) {
+ReceiveLink& UcxPeer::receiveLink(int channel) {
   auto& link = receives_[static_cast<size_t>(channel)];
   if (!link) link = std::make_unique<ReceiveLink>(layout_);
   return *link;
 }
 
-void Peer::goDirect(int channel, const DirectSlots& slots) {
+void UcxPeer::goDirect(int channel, const DirectSlots& slots) {
   sendLink(channel).goDirect(slots.leastBytes);
   receiveLink(channel).goDirect(slots);
 }
 
 // ---- sending
 
-bool Peer::post(bool idle) {
+bool UcxPeer::post(bool idle) {
   if (!reachable()) return false;
   const bool data = postData();
   const bool credits = postCredits(idle);
   return data || credits;
 }
 
-bool Peer::postData() {
+bool UcxPeer::postData() {
   bool any = false;
   for (size_t c = 0; c < sends_.size(); ++c)
     while (sends_[c] && reachable() && sends_[c]->published() && sends_[c]->mayGo(*connection_)) {
-      sends_[c]->post(worker_, *connection_, theirs_->door,
+      sends_[c]->post(worker_, *connection_, theirs_->sink,
                       receives_[c] ? receives_[c]->tell() : 0);
       any = true;
     }
   return any;
 }
 
-bool Peer::postCredits(bool all) {
+bool UcxPeer::postCredits(bool all) {
   std::vector<CreditEntry> credits;
   const uint32_t least = all ? 1 : layout_.slotCount / 2;
   for (size_t c = 0; c < receives_.size(); ++c)
@@ -140,26 +141,26 @@ bool Peer::postCredits(bool all) {
   return true;
 }
 
-void Peer::sendNotice(std::vector<CreditEntry> credits, bool goodbye) {
-  const NoticeHeader header{theirs_->door, static_cast<uint32_t>(credits.size()), goodbye ? 1U : 0};
+void UcxPeer::sendNotice(std::vector<CreditEntry> credits, bool goodbye) {
+  const NoticeHeader header{theirs_->sink, static_cast<uint32_t>(credits.size()), goodbye ? 1U : 0};
   auto* const notice = new Notice(header, std::move(credits));
   worker_.sendNotice(*connection_, notice->header, notice->credits, *notice);
 }
 
-bool Peer::sent() const {
+bool UcxPeer::sent() const {
   if (!reachable()) return true;
   return std::ranges::none_of(
       sends_, [](const auto& link) { return link && (link->published() || link->busy()); });
 }
 
-void Peer::stop() {
+void UcxPeer::stop() {
   for (auto& link : sends_)
     if (link) link->stop();
   for (auto& link : receives_)
     if (link) link->stop();
 }
 
-size_t Peer::zeroCopyUnderWay() const {
+size_t UcxPeer::zeroCopyUnderWay() const {
   size_t messages = 0;
   for (const auto& link : sends_)
     if (link) messages += link->zeroCopyUnderWay();
@@ -168,14 +169,14 @@ size_t Peer::zeroCopyUnderWay() const {
   return messages;
 }
 
-void Peer::disconnect() {
+void UcxPeer::disconnect() {
   if (connection_) worker_.disconnect(*connection_);
 }
 
 namespace {
 
 /// Lives until it is done, whatever becomes of who waits for it.
-class Flushing final : public Operation {
+class Flushing final : public UcxOperation {
  public:
   explicit Flushing(std::shared_ptr<size_t> left) : left_(std::move(left)) { ++*left_; }
   void done(ucs_status_t) noexcept override {
@@ -189,13 +190,13 @@ class Flushing final : public Operation {
 
 }  // namespace
 
-void Peer::flush(const std::shared_ptr<size_t>& left) {
+void UcxPeer::flush(const std::shared_ptr<size_t>& left) {
   if (reachable()) worker_.flush(*connection_, *new Flushing(left));
 }
 
 // ---- receiving
 
-void Peer::onData(const DataHeader& header, const Arrived& data) noexcept {
+void UcxPeer::onData(const DataHeader& header, const Arrived& data) noexcept {
   use();
   try {
     if (!failure_ && !accept(header, data)) failure_ = ErrorCode::Refused;
@@ -204,17 +205,17 @@ void Peer::onData(const DataHeader& header, const Arrived& data) noexcept {
   }
 }
 
-void Peer::onNotice(const NoticeHeader& header, std::span<const CreditEntry> credits) noexcept {
+void UcxPeer::onNotice(const NoticeHeader& header, std::span<const CreditEntry> credits) noexcept {
   use();
   if (!accept(header, credits)) failure_ = ErrorCode::Refused;
 }
 
-bool Peer::accept(const DataHeader& header, const Arrived& data) {
+bool UcxPeer::accept(const DataHeader& header, const Arrived& data) {
   return header.channel < receives_.size() && acceptCredit(header.channel, header.credit) &&
          receiveLink(static_cast<int>(header.channel)).onData(worker_, header, data);
 }
 
-bool Peer::accept(const NoticeHeader& header, std::span<const CreditEntry> credits) {
+bool UcxPeer::accept(const NoticeHeader& header, std::span<const CreditEntry> credits) {
   if (header.goodbye > 1) return false;
   left_ |= header.goodbye == 1;
   return std::ranges::all_of(credits, [&](const CreditEntry& entry) {
@@ -223,20 +224,20 @@ bool Peer::accept(const NoticeHeader& header, std::span<const CreditEntry> credi
 }
 
 // Nothing was sent on a ring that was not made.
-bool Peer::acceptCredit(uint32_t channel, uint32_t messages) {
+bool UcxPeer::acceptCredit(uint32_t channel, uint32_t messages) {
   return sends_[channel] ? sends_[channel]->onCredit(messages) : messages == 0;
 }
 
 // ---- failure
 
-std::optional<ucs_status_t> Peer::loss() const {
+std::optional<ucs_status_t> UcxPeer::loss() const {
   if (connection_ && connection_->lost()) return connection_->status();
   for (const auto& link : receives_)
     if (link && link->failure() != UCS_OK) return link->failure();
   return std::nullopt;
 }
 
-void Peer::throwFailure() {
+void UcxPeer::throwFailure() {
   if (failure_ == ErrorCode::Refused)
     base::fail(*failure_, "rank ", rank_, " got a message from rank ", peer_,
                " over UCX that no correct rank sends");

@@ -15,18 +15,19 @@
 
 namespace tutti::transports::ucx {
 
-class Peer final : public Door {
+class UcxPeer final : public MessageSink {
  public:
   /// `rank` is our own. It joins `used`, which has room, when a ring is asked for or a message
   /// comes.
-  Peer(Worker& worker, int rank, int peer, const RingLayout& layout, std::vector<Peer*>& used);
-  ~Peer();  ///< posts what was published, and says goodbye
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
+  UcxPeer(Worker& worker, int rank, int peer, const RingLayout& layout,
+          std::vector<UcxPeer*>& used);
+  ~UcxPeer();  ///< posts what was published, and says goodbye
+  UcxPeer(const UcxPeer&) = delete;
+  UcxPeer& operator=(const UcxPeer&) = delete;
 
-  uint64_t door() const { return door_; }
+  uint64_t sink() const { return sink_; }
   bool addressed() const { return theirs_.has_value(); }
-  void setAddress(AddressBlob theirs);                                  // once
+  void setAddress(UcxAddressBlob theirs);                               // once
   const ProbeAddress& responder() const { return theirs_->responder; }  // when addressed
   /// For messages about a peer that is not reached: by which devices both go, "; rank 0 goes by
   /// eth0; rank 1 goes by lo (UCX_NET_DEVICES=lo); ...".
@@ -79,12 +80,12 @@ class Peer final : public Door {
   Worker& worker_;
   const int rank_, peer_;
   const RingLayout layout_;
-  const uint64_t door_;
-  std::optional<AddressBlob> theirs_;
+  const uint64_t sink_;
+  std::optional<UcxAddressBlob> theirs_;
   Connection* connection_ = nullptr;
   std::vector<std::unique_ptr<SendLink>> sends_;        // by channel, null until used
   std::vector<std::unique_ptr<ReceiveLink>> receives_;  // likewise
-  std::vector<Peer*>& usedPeers_;
+  std::vector<UcxPeer*>& usedPeers_;
   bool used_ = false;
   bool left_ = false;      // it said goodbye
   bool reported_ = false;  // as lost

@@ -183,7 +183,7 @@ Worker::Worker(const WorkerOptions& options) {
 void Worker::initialise(const WorkerOptions& options) {
   requireLockableMemory(effective(options.devices, "UCX_NET_DEVICES"),
                         effective(options.tls, "UCX_TLS"));
-  const Library& ucp = library();
+  const UcxLibrary& ucp = library();
   const Config config = readConfig(options);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
@@ -398,20 +398,20 @@ bool Worker::closed() {
 // ---- sending
 
 void Worker::sendData(Connection& connection, const DataHeader& header, const void* payload,
-                      bool isDirect, Operation& operation) {
+                      bool isDirect, UcxOperation& operation) {
   send(connection, Kind::Data, bytesOf(header),
        {static_cast<const std::byte*>(payload), header.bytes},
        isDirect ? unsigned{UCP_AM_SEND_FLAG_RNDV} : 0, operation);
 }
 
 void Worker::sendNotice(Connection& connection, const NoticeHeader& header,
-                        std::span<const CreditEntry> credits, Operation& operation) {
+                        std::span<const CreditEntry> credits, UcxOperation& operation) {
   send(connection, Kind::Notice, bytesOf(header), std::as_bytes(credits), UCP_AM_SEND_FLAG_EAGER,
        operation);
 }
 
 void Worker::send(Connection& connection, Kind kind, std::span<const std::byte> header,
-                  std::span<const std::byte> data, unsigned flags, Operation& operation) {
+                  std::span<const std::byte> data, unsigned flags, UcxOperation& operation) {
   ucp_request_param_t params = paramsFor(operation, &connection);
   params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = flags;
@@ -424,7 +424,7 @@ void Worker::send(Connection& connection, Kind kind, std::span<const std::byte> 
   settle(result, operation);
 }
 
-void Worker::flush(Connection& connection, Operation& operation) {
+void Worker::flush(Connection& connection, UcxOperation& operation) {
   const ucp_request_param_t params = paramsFor(operation, nullptr);
   ++underWay_;
   if (connection.lost()) return finish(operation, connection.status());
@@ -454,14 +454,14 @@ bool Worker::awaitWhileMoving(const std::function<bool()>& condition,
   return false;
 }
 
-void Worker::fetch(const Arrived& data, void* to, Operation& operation) {
+void Worker::fetch(const Arrived& data, void* to, UcxOperation& operation) {
   ucp_request_param_t params = paramsFor(operation, nullptr);
   params.cb.recv_am = &Worker::onFetched;
   ++underWay_;
   settle(library().amRecvDataNbx(worker_, data.data, to, data.bytes, &params), operation);
 }
 
-ucp_request_param_t Worker::paramsFor(Operation& operation, Connection* connection) {
+ucp_request_param_t Worker::paramsFor(UcxOperation& operation, Connection* connection) {
   operation.worker_ = this;
   operation.connection_ = connection;
   ucp_request_param_t params{};
@@ -472,7 +472,7 @@ ucp_request_param_t Worker::paramsFor(Operation& operation, Connection* connecti
 }
 
 // What UCX returned for an operation: it may be over already, and then nobody is called.
-void Worker::settle(ucs_status_ptr_t result, Operation& operation) {
+void Worker::settle(ucs_status_ptr_t result, UcxOperation& operation) {
   if (result == nullptr)
     finish(operation, UCS_OK);
   else if (UCS_PTR_IS_ERR(result))
@@ -481,7 +481,7 @@ void Worker::settle(ucs_status_ptr_t result, Operation& operation) {
 
 void Worker::onSent(void* request, ucs_status_t status, void* operation) {
   library().requestFree(request);
-  auto* const self = static_cast<Operation*>(operation);
+  auto* const self = static_cast<UcxOperation*>(operation);
   self->worker_->finish(*self, status);
 }
 
@@ -489,14 +489,14 @@ void Worker::onFetched(void* request, ucs_status_t status, size_t, void* operati
   onSent(request, status, operation);
 }
 
-void Worker::finish(Operation& operation, ucs_status_t status) {
+void Worker::finish(UcxOperation& operation, ucs_status_t status) {
   --underWay_;
   ++messages_;
   if (operation.connection_ && status == UCS_OK) operation.connection_->made_ = true;
   operation.done(status);
 }
 
-void Worker::keep(std::unique_ptr<Link> link) {
+void Worker::keep(std::unique_ptr<UcxLink> link) {
   if (link->busy()) kept_.push_back(std::move(link));
 }
 
@@ -543,57 +543,57 @@ bool Worker::advance() {
 
 // ---- receiving
 
-uint64_t Worker::addDoor(Door* door) {
+uint64_t Worker::addSink(MessageSink* sink) {
   uint64_t number = 0;
   do {
     TUTTI_SYSCALL(::getrandom(&number, sizeof number, 0));
-  } while (!doors_.emplace(number, door).second);
+  } while (!sinks_.emplace(number, sink).second);
   return number;
 }
 
-void Worker::removeDoor(uint64_t number) { doors_.erase(number); }
+void Worker::removeSink(uint64_t number) { sinks_.erase(number); }
 
 // Both headers begin with the door. What is for nobody is dropped: its endpoint is gone, or it
 // comes from a stranger.
-Door* Worker::doorOf(const void* header, size_t headerBytes) {
+MessageSink* Worker::sinkOf(const void* header, size_t headerBytes) {
   uint64_t number = 0;
   if (headerBytes < sizeof number) return nullptr;
   std::memcpy(&number, header, sizeof number);
-  const auto found = doors_.find(number);
-  return found == doors_.end() ? nullptr : found->second;
+  const auto found = sinks_.find(number);
+  return found == sinks_.end() ? nullptr : found->second;
 }
 
 ucs_status_t Worker::onData(void* worker, const void* header, size_t headerBytes, void* data,
                             size_t bytes, const ucp_am_recv_param_t* param) {
   ++static_cast<Worker*>(worker)->messages_;
-  Door* const door = static_cast<Worker*>(worker)->doorOf(header, headerBytes);
-  if (!door) return UCS_OK;
+  MessageSink* const sink = static_cast<Worker*>(worker)->sinkOf(header, headerBytes);
+  if (!sink) return UCS_OK;
   DataHeader own;
   if (headerBytes != sizeof own) {
-    door->onGarbage();
+    sink->onGarbage();
     return UCS_OK;
   }
   std::memcpy(&own, header, sizeof own);
-  door->onData(own, {data, bytes, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0});
+  sink->onData(own, {data, bytes, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0});
   return UCS_OK;
 }
 
 ucs_status_t Worker::onNotice(void* worker, const void* header, size_t headerBytes, void* data,
                               size_t bytes, const ucp_am_recv_param_t* param) {
   ++static_cast<Worker*>(worker)->messages_;
-  Door* const door = static_cast<Worker*>(worker)->doorOf(header, headerBytes);
-  if (!door) return UCS_OK;
+  MessageSink* const sink = static_cast<Worker*>(worker)->sinkOf(header, headerBytes);
+  if (!sink) return UCS_OK;
   NoticeHeader own;
   std::array<CreditEntry, kMaxChannels> credits;
   const bool fetchable = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   if (headerBytes == sizeof own) std::memcpy(&own, header, sizeof own);
   if (headerBytes != sizeof own || fetchable || own.credits > credits.size() ||
       bytes != own.credits * sizeof(CreditEntry)) {
-    door->onGarbage();
+    sink->onGarbage();
     return UCS_OK;
   }
   if (bytes > 0) std::memcpy(credits.data(), data, bytes);
-  door->onNotice(own, std::span(credits).first(own.credits));
+  sink->onNotice(own, std::span(credits).first(own.credits));
   return UCS_OK;
 }
 

@@ -31,13 +31,13 @@ namespace tutti::transports::ucx {
 class Connection;
 
 /// Something that UCX does for us. It must stay where it is until it is done.
-class Operation {
+class UcxOperation {
  public:
   /// Called once. `status` is UCS_OK, or why it failed. Must not throw.
   virtual void done(ucs_status_t status) noexcept = 0;
 
  protected:
-  ~Operation() = default;
+  ~UcxOperation() = default;
 
  private:
   friend class Worker;
@@ -46,7 +46,7 @@ class Operation {
 };
 
 /// Where the messages of one peer of one endpoint come in.
-class Door {
+class MessageSink {
  public:
   virtual void onData(const DataHeader& header, const Arrived& data) noexcept = 0;
   virtual void onNotice(const NoticeHeader& header,
@@ -55,13 +55,13 @@ class Door {
   virtual void onGarbage() noexcept = 0;
 
  protected:
-  ~Door() = default;
+  ~MessageSink() = default;
 };
 
 /// Memory that UCX may still read or write after its endpoint is gone.
-class Link {
+class UcxLink {
  public:
-  virtual ~Link() = default;
+  virtual ~UcxLink() = default;
   bool busy() const { return underWay_ > 0; }
 
  protected:
@@ -107,8 +107,8 @@ class Worker {
   const ProbeAddress& responder() const { return responder_.address(); }
 
   /// A random number, so that whoever was not told it cannot send to this door.
-  uint64_t addDoor(Door* door);
-  void removeDoor(uint64_t number);
+  uint64_t addSink(MessageSink* sink);
+  void removeSink(uint64_t number);
 
   /// A peer of an endpoint, with its worker's address: it may connect to this one at any time, and
   /// connection() leaves it a descriptor, as far as it knows: other workers of the process, and
@@ -126,11 +126,11 @@ class Worker {
   /// Header and data stay until `operation` is done, which may be before this returns. `isDirect`:
   /// the payload is fetched, whatever its size.
   void sendData(Connection& connection, const DataHeader& header, const void* payload,
-                bool isDirect, Operation& operation);
+                bool isDirect, UcxOperation& operation);
   void sendNotice(Connection& connection, const NoticeHeader& header,
-                  std::span<const CreditEntry> credits, Operation& operation);
+                  std::span<const CreditEntry> credits, UcxOperation& operation);
   /// `operation` is done when all that was sent before has reached the peer's host.
-  void flush(Connection& connection, Operation& operation);
+  void flush(Connection& connection, UcxOperation& operation);
   /// As Endpoint::abandon(): this worker is not destroyed.
   void abandon() { broken_ = true; }
   /// Before disconnect(), which over TCP closes sockets that have room or are stuck: gives those of
@@ -145,9 +145,9 @@ class Worker {
   bool awaitWhileMoving(const std::function<bool()>& condition,
                         const std::function<bool()>& hasFailed);
   /// Fetches the data of a message with rendezvous. Within Door::onData() only.
-  void fetch(const Arrived& data, void* to, Operation& operation);
+  void fetch(const Arrived& data, void* to, UcxOperation& operation);
   /// Keeps `link` until UCX is through with it.
-  void keep(std::unique_ptr<Link> link);
+  void keep(std::unique_ptr<UcxLink> link);
   /// True when something moved. While nobody calls it, the worker's own thread sees to what comes
   /// and to what is still under way: connections are made and long messages fetched while this
   /// process computes.
@@ -158,23 +158,23 @@ class Worker {
   void initialise(const WorkerOptions& options);
   void listen(Kind kind, ucp_am_recv_callback_t callback);
   void send(Connection& connection, Kind kind, std::span<const std::byte> header,
-            std::span<const std::byte> data, unsigned flags, Operation& operation);
-  void settle(ucs_status_ptr_t result, Operation& operation);
+            std::span<const std::byte> data, unsigned flags, UcxOperation& operation);
+  void settle(ucs_status_ptr_t result, UcxOperation& operation);
   static void onSent(void* request, ucs_status_t status, void* operation);
   static void onFetched(void* request, ucs_status_t status, size_t bytes, void* operation);
-  void finish(Operation& operation, ucs_status_t status);
+  void finish(UcxOperation& operation, ucs_status_t status);
   void lose(Connection& connection, ucs_status_t status);
   void closeLost();
   void close(Connection& connection);
   void shutDown(bool (*those)(int socket));  // sockets, so that UCX can close their connections
   bool closed();                             // all that close() began
   bool leave();
-  ucp_request_param_t paramsFor(Operation& operation, Connection* connection);
+  ucp_request_param_t paramsFor(UcxOperation& operation, Connection* connection);
   static ucs_status_t onData(void* worker, const void* header, size_t headerBytes, void* data,
                              size_t bytes, const ucp_am_recv_param_t* param);
   static ucs_status_t onNotice(void* worker, const void* header, size_t headerBytes, void* data,
                                size_t bytes, const ucp_am_recv_param_t* param);
-  Door* doorOf(const void* header, size_t headerBytes);
+  MessageSink* sinkOf(const void* header, size_t headerBytes);
 
   bool advance();
   // The worker's own thread.
@@ -197,7 +197,7 @@ class Worker {
   base::Bytes address_;
   std::string devices_;
   ProbeResponder responder_;  // answered by the worker's own thread
-  std::unordered_map<uint64_t, Door*> doors_;
+  std::unordered_map<uint64_t, MessageSink*> sinks_;
   std::unordered_map<std::string, size_t> peers_;  // by address, which endpoints share
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again
@@ -206,7 +206,7 @@ class Worker {
   bool broken_ = false;                                // a connection, or what an endpoint did
   std::vector<Connection*> lost_;                      // to be closed
   std::vector<void*> closing_;                         // UCX's requests
-  std::vector<std::unique_ptr<Link>> kept_;
+  std::vector<std::unique_ptr<UcxLink>> kept_;
   std::vector<pollfd> waiting_;  // the thread's own
   base::ServiceThread thread_;
 };

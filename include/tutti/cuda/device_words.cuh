@@ -58,7 +58,7 @@ struct Site {
 namespace emulated {
 
 enum class Vote { Ballot, Any, All };
-enum class Lane { Index, Xor, Up, Down };
+enum class ShuffleKind { Index, Xor, Up, Down };
 enum class Redux { Add, Min, Max, And, Or, Xor };
 enum class BlockVote { None, Count, And, Or };
 
@@ -69,7 +69,8 @@ void spinHint(Site site);
 int syncThreads(BlockVote vote, bool predicate, Site site);
 void syncWarp(unsigned mask, Site site);
 void threadFence();
-uint64_t shuffle(unsigned mask, uint64_t value, Lane lane, unsigned operand, int width, Site site);
+uint64_t shuffle(unsigned mask, uint64_t value, ShuffleKind lane, unsigned operand, int width,
+                 Site site);
 unsigned vote(unsigned mask, bool predicate, Vote how, Site site);
 unsigned matchAny(unsigned mask, uint64_t value, Site site);
 uint32_t redux(unsigned mask, uint32_t value, Redux how, bool isSigned, Site site);
@@ -77,7 +78,7 @@ uint64_t clock();
 [[noreturn]] void trap(Site site);
 
 template <class T>
-T shuffle(unsigned mask, T value, Lane lane, unsigned operand, int width, Site site) {
+T shuffle(unsigned mask, T value, ShuffleKind lane, unsigned operand, int width, Site site) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof value);
@@ -116,23 +117,24 @@ inline void __syncwarp(unsigned mask = ~0u TUTTI_SITE) {
 
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32 TUTTI_SITE) {
-  using tutti::cuda::emulated::Lane;
-  return tutti::cuda::emulated::shuffle(mask, value, Lane::Index, unsigned(source), width, site);
+  using tutti::cuda::emulated::ShuffleKind;
+  return tutti::cuda::emulated::shuffle(mask, value, ShuffleKind::Index, unsigned(source), width,
+                                        site);
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32 TUTTI_SITE) {
-  using tutti::cuda::emulated::Lane;
-  return tutti::cuda::emulated::shuffle(mask, value, Lane::Xor, unsigned(bits), width, site);
+  using tutti::cuda::emulated::ShuffleKind;
+  return tutti::cuda::emulated::shuffle(mask, value, ShuffleKind::Xor, unsigned(bits), width, site);
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32 TUTTI_SITE) {
-  using tutti::cuda::emulated::Lane;
-  return tutti::cuda::emulated::shuffle(mask, value, Lane::Up, distance, width, site);
+  using tutti::cuda::emulated::ShuffleKind;
+  return tutti::cuda::emulated::shuffle(mask, value, ShuffleKind::Up, distance, width, site);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32 TUTTI_SITE) {
-  using tutti::cuda::emulated::Lane;
-  return tutti::cuda::emulated::shuffle(mask, value, Lane::Down, distance, width, site);
+  using tutti::cuda::emulated::ShuffleKind;
+  return tutti::cuda::emulated::shuffle(mask, value, ShuffleKind::Down, distance, width, site);
 }
 
 inline unsigned __ballot_sync(unsigned mask, int predicate TUTTI_SITE) {

@@ -6,13 +6,13 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-constexpr Kernel<Attention> kAttention{attention<float>, attention<double>};
-constexpr Kernel<AttentionDots> kDots{attentionDots<float>, attentionDots<double>};
-constexpr Kernel<AttentionBackward> kQueryGradient{attentionQueryGradient<float>,
-                                                   attentionQueryGradient<double>};
-constexpr Kernel<AttentionBackward> kKeyGradient{attentionKeyGradient<float>,
-                                                 attentionKeyGradient<double>};
-constexpr Kernel<AttentionMerge> kMerge{attentionMerge<float>, attentionMerge<double>};
+constexpr TypedKernel<AttentionForward> kAttention{attention<float>, attention<double>};
+constexpr TypedKernel<AttentionDots> kDots{attentionDots<float>, attentionDots<double>};
+constexpr TypedKernel<AttentionBackward> kQueryGradient{attentionQueryGradient<float>,
+                                                        attentionQueryGradient<double>};
+constexpr TypedKernel<AttentionBackward> kKeyGradient{attentionKeyGradient<float>,
+                                                      attentionKeyGradient<double>};
+constexpr TypedKernel<AttentionMerge> kMerge{attentionMerge<float>, attentionMerge<double>};
 
 /// A warp for each of `heads` and `rows`, and for each slice of a head.
 int64_t blocksOfWarps(const AttentionSizes& sizes, int64_t heads, int64_t rows, int64_t slices) {
@@ -22,7 +22,7 @@ int64_t slicesOfHead(const AttentionSizes& sizes) { return blocksOf(sizes.headWi
 
 }  // namespace
 
-cudaError_t enqueue(const Attention& x, bool doubles, cudaStream_t stream) {
+cudaError_t enqueue(const AttentionForward& x, bool doubles, cudaStream_t stream) {
   const auto& sizes = x.sizes;
   return launch(kAttention, doubles,
                 blocksOfWarps(sizes, sizes.heads, sizes.queries, slicesOfHead(sizes)), kRowThreads,

@@ -95,7 +95,8 @@ class LaneColumns {
 };
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads) attention(const __grid_constant__ Attention x) {
+__global__ void __launch_bounds__(kRowThreads)
+    attention(const __grid_constant__ AttentionForward x) {
   const AttentionSizes& sizes = x.sizes;
   const WarpTask task = taskOf(sizes.heads, sizes.queries, slicesOf(sizes));
   if (task.batch >= sizes.batch) return;

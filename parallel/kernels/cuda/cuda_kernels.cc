@@ -41,13 +41,13 @@ void CudaKernels::copy(const Tensor& from, const Tensor& to) {
   if (from.type == to.type)
     return queue_->start(
         "copy", ChosenMemoryBound{memoryBound_,
-                                  Move{.from = from.data,
-                                       .to = to.data,
-                                       .fromRows = rowPlacesOf(from),
-                                       .toRows = rowPlacesOf(to),
-                                       .count = to.count(),
-                                       .width = width(to),
-                                       .elementBytes = static_cast<int32_t>(sizeOf(to.type))}});
+                                  MoveRows{.from = from.data,
+                                           .to = to.data,
+                                           .fromRows = rowPlacesOf(from),
+                                           .toRows = rowPlacesOf(to),
+                                           .count = to.count(),
+                                           .width = width(to),
+                                           .elementBytes = static_cast<int32_t>(sizeOf(to.type))}});
   Tensor wideFrom = from, wideTo = to;
   widen(wideFrom, wideTo);
   for (const Tensor& operand : {wideFrom, wideTo}) isDouble(operand);  // refuses other types
@@ -105,12 +105,12 @@ void CudaKernels::add(const Tensor& from, const Tensor& to) {
   widen(wideFrom, wideTo);
   requireAdd(wideFrom, wideTo);
   queue_->start("add",
-                ChosenMemoryBound{memoryBound_, Add{.from = elementsOf(from),
-                                                    .to = elementsOf(to),
-                                                    .fromRows = rowPlacesOf(from),
-                                                    .toRows = rowPlacesOf(to),
-                                                    .count = to.count(),
-                                                    .width = width(to)}},
+                ChosenMemoryBound{memoryBound_, AddRows{.from = elementsOf(from),
+                                                        .to = elementsOf(to),
+                                                        .fromRows = rowPlacesOf(from),
+                                                        .toRows = rowPlacesOf(to),
+                                                        .count = to.count(),
+                                                        .width = width(to)}},
                 isDouble(wideTo));
 }
 

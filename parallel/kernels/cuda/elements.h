@@ -8,19 +8,19 @@
 
 namespace tutti::parallel::cuda {
 
-enum class Format : int32_t { Float64, Float32, BFloat16, Float16 };
-constexpr int64_t bytesOf(Format format) {
-  return format == Format::Float64 ? 8 : format == Format::Float32 ? 4 : 2;
+enum class ElementFormat : int32_t { Float64, Float32, BFloat16, Float16 };
+constexpr int64_t bytesOf(ElementFormat format) {
+  return format == ElementFormat::Float64 ? 8 : format == ElementFormat::Float32 ? 4 : 2;
 }
 
 /// No data: the operand was left out.
 struct Elements {
   void* data;
-  Format format;
+  ElementFormat format;
 };
 
 /// A matrix of adjacent columns.
-struct Matrix {
+struct DeviceMatrix {
   Elements elements;
   int64_t stride;  ///< elements from one row to the next
 };

@@ -59,16 +59,16 @@ struct Access<double> {
 template <>
 struct Access<float> {
   static TUTTI_DEVICE float load(const Elements& x, int64_t i) {
-    if (x.format == Format::Float32) return static_cast<const float*>(x.data)[i];
+    if (x.format == ElementFormat::Float32) return static_cast<const float*>(x.data)[i];
     const uint16_t bits = static_cast<const uint16_t*>(x.data)[i];
-    return x.format == Format::BFloat16 ? widenBrain(bits) : widenHalf(bits);
+    return x.format == ElementFormat::BFloat16 ? widenBrain(bits) : widenHalf(bits);
   }
   static TUTTI_DEVICE void store(const Elements& x, int64_t i, float value) {
-    if (x.format == Format::Float32)
+    if (x.format == ElementFormat::Float32)
       static_cast<float*>(x.data)[i] = value;
     else
       static_cast<uint16_t*>(x.data)[i] =
-          x.format == Format::BFloat16 ? narrowToBrain(value) : narrowToHalf(value);
+          x.format == ElementFormat::BFloat16 ? narrowToBrain(value) : narrowToHalf(value);
   }
 };
 
@@ -83,7 +83,9 @@ TUTTI_DEVICE void store(const Elements& x, int64_t i, T value) {
 
 /// So many elements further.
 TUTTI_DEVICE Elements movedBy(const Elements& x, int64_t elements) {
-  const int64_t bytes = x.format == Format::Float64 ? 8 : x.format == Format::Float32 ? 4 : 2;
+  const int64_t bytes = x.format == ElementFormat::Float64   ? 8
+                        : x.format == ElementFormat::Float32 ? 4
+                                                             : 2;
   return {static_cast<char*>(x.data) + elements * bytes, x.format};
 }
 

@@ -6,17 +6,17 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-constexpr Kernel<Add> kAdd{add<float>, add<double>};
-constexpr Kernel<AddBias> kAddBias{addBias<float>, addBias<double>};
-constexpr Kernel<Gelu> kGelu{gelu<float>, gelu<double>};
-constexpr Kernel<Gelu> kGeluBackward{geluBackward<float>, geluBackward<double>};
-constexpr Kernel<SwiGlu> kSwiGlu{swiGlu<float>, swiGlu<double>};
-constexpr Kernel<SwiGlu> kSwiGluBackward{swiGluBackward<float>, swiGluBackward<double>};
-constexpr Kernel<Rotary> kRotary{rotary<float>, rotary<double>};
-constexpr Kernel<AdamW> kAdamW{adamW<float>, adamW<double>};
-constexpr Kernel<Sgd> kSgd{sgd<float>, sgd<double>};
+constexpr TypedKernel<AddRows> kAdd{add<float>, add<double>};
+constexpr TypedKernel<AddBias> kAddBias{addBias<float>, addBias<double>};
+constexpr TypedKernel<Gelu> kGelu{gelu<float>, gelu<double>};
+constexpr TypedKernel<Gelu> kGeluBackward{geluBackward<float>, geluBackward<double>};
+constexpr TypedKernel<SwiGlu> kSwiGlu{swiGlu<float>, swiGlu<double>};
+constexpr TypedKernel<SwiGlu> kSwiGluBackward{swiGluBackward<float>, swiGluBackward<double>};
+constexpr TypedKernel<Rotary> kRotary{rotary<float>, rotary<double>};
+constexpr TypedKernel<AdamWUpdate> kAdamW{adamW<float>, adamW<double>};
+constexpr TypedKernel<SgdUpdate> kSgd{sgd<float>, sgd<double>};
 
-void (*moveOf(int32_t elementBytes))(Move) {
+void (*moveOf(int32_t elementBytes))(MoveRows) {
   switch (elementBytes) {
     case 1: return move<uint8_t>;
     case 2: return move<uint16_t>;
@@ -27,18 +27,18 @@ void (*moveOf(int32_t elementBytes))(Move) {
 
 }  // namespace
 
-cudaError_t enqueue(const Move& x, cudaStream_t stream) {
+cudaError_t enqueue(const MoveRows& x, cudaStream_t stream) {
   return launch(moveOf(x.elementBytes), blocksOver(x.count), kThreads, x, stream);
 }
 
 cudaError_t enqueue(const Convert& x, cudaStream_t stream) {
-  const auto kernel = x.from.format == Format::Float64 ? convert<double, float>
-                      : x.to.format == Format::Float64 ? convert<float, double>
-                                                       : convert<float, float>;
+  const auto kernel = x.from.format == ElementFormat::Float64 ? convert<double, float>
+                      : x.to.format == ElementFormat::Float64 ? convert<float, double>
+                                                              : convert<float, float>;
   return launch(kernel, blocksOver(x.count), kThreads, x, stream);
 }
 
-cudaError_t enqueue(const Add& x, bool doubles, cudaStream_t stream) {
+cudaError_t enqueue(const AddRows& x, bool doubles, cudaStream_t stream) {
   return launch(kAdd, doubles, blocksOver(x.count), kThreads, x, stream);
 }
 
@@ -60,11 +60,11 @@ cudaError_t enqueue(const Rotary& x, bool doubles, cudaStream_t stream) {
   return launch(kRotary, doubles, blocksOver(x.rows * x.heads * x.half), kThreads, x, stream);
 }
 
-cudaError_t enqueue(const AdamW& x, bool doubles, cudaStream_t stream) {
+cudaError_t enqueue(const AdamWUpdate& x, bool doubles, cudaStream_t stream) {
   return launch(kAdamW, doubles, blocksOver(x.count), kThreads, x, stream);
 }
 
-cudaError_t enqueue(const Sgd& x, bool doubles, cudaStream_t stream) {
+cudaError_t enqueue(const SgdUpdate& x, bool doubles, cudaStream_t stream) {
   return launch(kSgd, doubles, blocksOver(x.count), kThreads, x, stream);
 }
 

@@ -12,7 +12,7 @@ namespace tutti::parallel::cuda {
 
 /// Word: unsigned, of an element's size.
 template <class Word>
-__global__ void move(const __grid_constant__ Move x) {
+__global__ void move(const __grid_constant__ MoveRows x) {
   for (int64_t i = firstElement(); i < x.count; i += elementStep())
     static_cast<Word*>(x.to)[placeOf(x.toRows, x.width, i)] =
         static_cast<const Word*>(x.from)[placeOf(x.fromRows, x.width, i)];
@@ -27,7 +27,7 @@ __global__ void convert(const __grid_constant__ Convert x) {
 }
 
 template <class T>
-__global__ void add(const __grid_constant__ Add x) {
+__global__ void add(const __grid_constant__ AddRows x) {
   for (int64_t i = firstElement(); i < x.count; i += elementStep()) {
     const int64_t to = placeOf(x.toRows, x.width, i);
     store<T>(x.to, to, load<T>(x.to, to) + load<T>(x.from, placeOf(x.fromRows, x.width, i)));
@@ -92,10 +92,10 @@ __global__ void rotary(const __grid_constant__ Rotary x) {
 }
 
 template <class T>
-__global__ void adamW(const __grid_constant__ AdamW x) {
+__global__ void adamW(const __grid_constant__ AdamWUpdate x) {
   for (int64_t i = firstElement(); i < x.count; i += elementStep()) {
-    const AdamWStep<T> step(x, load<T>(x.weight, i), load<T>(x.gradient, i), load<T>(x.first, i),
-                            load<T>(x.second, i));
+    const AdamWScalars<T> step(x, load<T>(x.weight, i), load<T>(x.gradient, i), load<T>(x.first, i),
+                               load<T>(x.second, i));
     store<T>(x.first, i, step.first);
     store<T>(x.second, i, step.second);
     store<T>(x.weight, i, step.weight);
@@ -103,11 +103,11 @@ __global__ void adamW(const __grid_constant__ AdamW x) {
 }
 
 template <class T>
-__global__ void sgd(const __grid_constant__ Sgd x) {
+__global__ void sgd(const __grid_constant__ SgdUpdate x) {
   const bool keeps = x.velocity.data != nullptr;
   for (int64_t i = firstElement(); i < x.count; i += elementStep()) {
-    const SgdStep<T> step(x, load<T>(x.weight, i), load<T>(x.gradient, i), keeps,
-                          keeps ? load<T>(x.velocity, i) : T(0));
+    const SgdScalars<T> step(x, load<T>(x.weight, i), load<T>(x.gradient, i), keeps,
+                             keeps ? load<T>(x.velocity, i) : T(0));
     if (keeps) store<T>(x.velocity, i, step.velocity);
     store<T>(x.weight, i, step.weight);
   }

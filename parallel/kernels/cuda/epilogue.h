@@ -11,7 +11,7 @@ namespace tutti::parallel::cuda {
 /// What has no data is left out.
 struct Epilogue {
   Activation activation = Activation::None;
-  Matrix inner = {}, residual = {};
+  DeviceMatrix inner = {}, residual = {};
   Elements bias = {};
   double scale = 1;
 };
@@ -31,7 +31,7 @@ struct BatchStrides {
 enum class OutputWay : int32_t { Any, Lines, Pairs };
 
 struct GemmOutput {
-  Matrix c;
+  DeviceMatrix c;
   int32_t rows, columns;  ///< of the sums
   int32_t accumulate;
   int32_t isVector;  ///< four columns from a multiple of four on are aligned in all operands

@@ -14,14 +14,14 @@ namespace tutti::parallel::cuda {
 namespace ptx = ::tutti::cuda::ptx;
 
 TUTTI_DEVICE void loadFour(const Elements& x, int64_t at, float (&values)[4]) {
-  if (x.format == Format::Float32) {
+  if (x.format == ElementFormat::Float32) {
     const float4 four = *reinterpret_cast<const float4*>(static_cast<const float*>(x.data) + at);
     values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
     return;
   }
   const uint2 four = *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(x.data) + at);
   const uint32_t pairs[2] = {four.x, four.y};
-  if (x.format == Format::BFloat16) {
+  if (x.format == ElementFormat::BFloat16) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) values[i] = widenBrain(uint16_t(pairs[i / 2] >> 16 * (i % 2)));
   } else {
@@ -32,12 +32,12 @@ TUTTI_DEVICE void loadFour(const Elements& x, int64_t at, float (&values)[4]) {
 
 /// Rounded by the processor's instructions, which differ from store() in the bits of a NaN alone.
 TUTTI_DEVICE void storeFour(const Elements& x, int64_t at, const float (&values)[4]) {
-  if (x.format == Format::Float32) {
+  if (x.format == ElementFormat::Float32) {
     const float4 word = make_float4(values[0], values[1], values[2], values[3]);
     *reinterpret_cast<float4*>(static_cast<float*>(x.data) + at) = word;
     return;
   }
-  const bool isBrain = x.format == Format::BFloat16;
+  const bool isBrain = x.format == ElementFormat::BFloat16;
   const uint32_t low =
       isBrain ? ptx::packBf16(values[0], values[1]) : ptx::packF16(values[0], values[1]);
   const uint32_t high =

@@ -6,11 +6,12 @@
 namespace tutti::parallel::cuda {
 
 namespace {
-constexpr Kernel<Route> kRoute{route<float>, route<double>};
-constexpr Kernel<RouterGradient> kRouterGradient{routerGradient<float>, routerGradient<double>};
-constexpr Kernel<SpreadRows> kSpreadRows{spreadRows<float>, spreadRows<double>};
-constexpr Kernel<CombineRows> kCombineRows{combineRows<float>, combineRows<double>};
-constexpr Kernel<RowDots> kRowDots{rowDots<float>, rowDots<double>};
+constexpr TypedKernel<Route> kRoute{route<float>, route<double>};
+constexpr TypedKernel<RouterGradient> kRouterGradient{routerGradient<float>,
+                                                      routerGradient<double>};
+constexpr TypedKernel<SpreadRows> kSpreadRows{spreadRows<float>, spreadRows<double>};
+constexpr TypedKernel<CombineRows> kCombineRows{combineRows<float>, combineRows<double>};
+constexpr TypedKernel<RowDots> kRowDots{rowDots<float>, rowDots<double>};
 }  // namespace
 
 cudaError_t enqueue(const Route& x, bool doubles, cudaStream_t stream) {

@@ -83,10 +83,10 @@ struct RoutedRow {
 /// An expert in the order in which they are chosen: the most probable first, of equal ones the
 /// first. All are equal where there is a NaN, for then there is nothing else.
 template <class T>
-struct Candidate {
+struct ExpertCandidate {
   T probability = T(-1);
   int32_t expert = -1;
-  TUTTI_DEVICE bool isBefore(const Candidate& other) const {
+  TUTTI_DEVICE bool isBefore(const ExpertCandidate& other) const {
     if (other.expert < 0 || expert < 0) return expert >= 0;
     if (probability > other.probability) return true;
     return !(other.probability > probability) && expert < other.expert;
@@ -95,15 +95,16 @@ struct Candidate {
 
 /// Of the experts behind `last` the first one; behind none of all. All lanes get it.
 template <class T>
-TUTTI_DEVICE Candidate<T> chooseBehind(const RoutedRow<T>& row, const Candidate<T>& last) {
-  Candidate<T> best;
+TUTTI_DEVICE ExpertCandidate<T> chooseBehind(const RoutedRow<T>& row,
+                                             const ExpertCandidate<T>& last) {
+  ExpertCandidate<T> best;
   row.forAll([&](int32_t e, T probability) {
-    const Candidate<T> own{probability, e};
+    const ExpertCandidate<T> own{probability, e};
     if ((last.expert < 0 || last.isBefore(own)) && own.isBefore(best)) best = own;
   });
   for (int bits = 16; bits > 0; bits /= 2) {
-    const Candidate<T> other{__shfl_xor_sync(kAllLanes, best.probability, bits),
-                             __shfl_xor_sync(kAllLanes, best.expert, bits)};
+    const ExpertCandidate<T> other{__shfl_xor_sync(kAllLanes, best.probability, bits),
+                                   __shfl_xor_sync(kAllLanes, best.expert, bits)};
     if (other.isBefore(best)) best = other;
   }
   return best;
@@ -118,7 +119,7 @@ __global__ void route(const __grid_constant__ Route x) {
   if (laneOf() == 0) store<T>(x.logSumExp, row, T(routed.logSumExp));
   // A lane keeps a choice, so that of 32 or fewer all are stored at once.
   double sum = 0;
-  Candidate<T> last, own;
+  ExpertCandidate<T> last, own;
   for (int32_t j = 0; j < x.choices; ++j) {
     last = chooseBehind(routed, last);
     sum += double(last.probability);

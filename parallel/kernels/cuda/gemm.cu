@@ -6,7 +6,7 @@
 namespace tutti::parallel::cuda {
 
 namespace {
-constexpr Kernel<Gemm> kGemm{gemm<float>, gemm<double>};
+constexpr TypedKernel<Gemm> kGemm{gemm<float>, gemm<double>};
 }  // namespace
 
 cudaError_t enqueue(const Gemm& x, bool doubles, cudaStream_t stream) {

@@ -24,7 +24,7 @@ using GemmTile = T[kGemmDepth][kGemmTile + 2];
 
 /// What a tile is taken from: `outer` are a's rows or b's columns.
 struct GemmSide {
-  Matrix from;
+  DeviceMatrix from;
   int32_t outers, depth;
   bool isDepthAdjacent;
 };
@@ -79,7 +79,7 @@ TUTTI_DEVICE void storeSquare(const GemmOutput& out, const T (&sums)[kPerThread]
   }
 }
 
-TUTTI_DEVICE Matrix ofProduct(const Matrix& x, int64_t batchStride, int32_t product) {
+TUTTI_DEVICE DeviceMatrix ofProduct(const DeviceMatrix& x, int64_t batchStride, int32_t product) {
   return {movedBy(x.elements, product * batchStride), x.stride};
 }
 

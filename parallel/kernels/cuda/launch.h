@@ -15,13 +15,13 @@ namespace tutti::parallel::cuda {
 
 /// Computes in float32, and in float64.
 template <class Arguments>
-struct Kernel {
+struct TypedKernel {
   void (*floats)(Arguments);
   void (*doubles)(Arguments);
 };
 
 template <class Arguments>
-cudaError_t loadOne(const Kernel<Arguments>& kernel) {
+cudaError_t loadOne(const TypedKernel<Arguments>& kernel) {
   const cudaError_t error = loadOne(kernel.floats);
   return error == cudaSuccess ? loadOne(kernel.doubles) : error;
 }
@@ -46,7 +46,7 @@ cudaError_t launch(void (*kernel)(Arguments), int64_t blocks, int threads,
 }
 
 template <class Arguments>
-cudaError_t launch(const Kernel<Arguments>& kernel, bool doubles, int64_t blocks, int threads,
+cudaError_t launch(const TypedKernel<Arguments>& kernel, bool doubles, int64_t blocks, int threads,
                    const Arguments& arguments, cudaStream_t stream) {
   return launch(doubles ? kernel.doubles : kernel.floats, blocks, threads, arguments, stream);
 }

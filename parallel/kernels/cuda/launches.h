@@ -21,7 +21,7 @@ inline constexpr int kRowWarps = kRowThreads / 32;
 // --- gemm.cu -----------------------------------------------------------------------------------
 
 struct Gemm {
-  Matrix a, b;
+  DeviceMatrix a, b;
   int64_t batchStrideA, batchStrideB;  ///< elements; 0: all products share it
   int32_t depth, transposeA, transposeB;
   GemmOutput out;
@@ -32,14 +32,14 @@ cudaError_t loadGemm();
 // --- elementwise.cu ----------------------------------------------------------------------------
 
 /// Of one type, of 1, 2, 4 or 8 bytes.
-struct Move {
+struct MoveRows {
   const void* from;
   void* to;
   RowPlaces fromRows, toRows;
   int64_t count, width;
   int32_t elementBytes;
 };
-cudaError_t enqueue(const Move& x, cudaStream_t stream);
+cudaError_t enqueue(const MoveRows& x, cudaStream_t stream);
 /// Of two types.
 struct Convert {
   Elements from, to;
@@ -47,15 +47,15 @@ struct Convert {
   int64_t count, width;
 };
 cudaError_t enqueue(const Convert& x, cudaStream_t stream);
-struct Add {
+struct AddRows {
   Elements from, to;
   RowPlaces fromRows, toRows;
   int64_t count, width;
 };
-cudaError_t enqueue(const Add& x, bool doubles, cudaStream_t stream);
+cudaError_t enqueue(const AddRows& x, bool doubles, cudaStream_t stream);
 struct AddBias {
   Elements bias;
-  Matrix y;
+  DeviceMatrix y;
   int64_t rows, width;
 };
 cudaError_t enqueue(const AddBias& x, bool doubles, cudaStream_t stream);
@@ -78,47 +78,48 @@ struct Rotary {
   int32_t context, positions, heads, half, back;
 };
 cudaError_t enqueue(const Rotary& x, bool doubles, cudaStream_t stream);
-struct AdamW {
+struct AdamWUpdate {
   Elements weight, gradient, first, second;
   int64_t count;
   double gradientScale, learningRate, beta1, beta2, epsilon, weightDecay;
   double inverseCorrection1, inverseCorrection2;
 };
-cudaError_t enqueue(const AdamW& x, bool doubles, cudaStream_t stream);
-struct Sgd {
+cudaError_t enqueue(const AdamWUpdate& x, bool doubles, cudaStream_t stream);
+struct SgdUpdate {
   Elements weight, gradient, velocity;
   int64_t count;
   double gradientScale, learningRate, weightDecay, momentum;
 };
-cudaError_t enqueue(const Sgd& x, bool doubles, cudaStream_t stream);
+cudaError_t enqueue(const SgdUpdate& x, bool doubles, cudaStream_t stream);
 cudaError_t loadElementwise();
 
 // --- norm.cu -----------------------------------------------------------------------------------
 
 /// Without a mean it is rmsNorm, which has no bias either. With a residual x becomes their sum.
-struct Norm {
+struct NormForward {
   Elements x, weight, bias, y, mean, rstd, residual;
   int32_t rows, width;
   double epsilon;
 };
-cudaError_t enqueue(const Norm& x, bool doubles, cudaStream_t stream);
+cudaError_t enqueue(const NormForward& x, bool doubles, cudaStream_t stream);
 struct NormBackward {
   Elements dy, x, weight, mean, rstd, residual, dx;
   int32_t rows, width;
 };
 cudaError_t enqueue(const NormBackward& x, bool doubles, cudaStream_t stream);
 /// Numbers that are zero, and zero again behind the launch.
-struct Arrivals {
+struct BlockArrivals {
   uint32_t* counts;
   int32_t most;
 };
 /// Sums over rows of dy, or where there is an x, of dy times x as it was normalized; with an x also
 /// those of dy, where they are wanted.
 struct ColumnSums {
-  Matrix dy;
+  DeviceMatrix dy;
   Elements x, mean, rstd, sums, sumsOfDy;
-  float* partial;     ///< scratch, of as many as partialSumsOf() of vectorized/choice.h says
-  Arrivals arrivals;  ///< where there is scratch, for tiles of columns (vectorized/arguments.h)
+  float* partial;  ///< scratch, of as many as partialSumsOf() of vectorized/choice.h says
+  BlockArrivals
+      arrivals;  ///< where there is scratch, for tiles of columns (vectorized/arguments.h)
   int32_t rows, width, accumulate, accumulateOfDy;
 };
 cudaError_t enqueue(const ColumnSums& x, bool doubles, cudaStream_t stream);
@@ -139,12 +140,12 @@ struct AttentionSizes {
   double scale;                  ///< of scores
   AttentionReaches reach;
 };
-struct Attention {
+struct AttentionForward {
   AttentionSizes sizes;
   HeadRows query, key, value, out;
   HeadScalars logSumExp;
 };
-cudaError_t enqueue(const Attention& x, bool doubles, cudaStream_t stream);
+cudaError_t enqueue(const AttentionForward& x, bool doubles, cudaStream_t stream);
 /// Needs the dots.
 struct AttentionBackward {
   AttentionSizes sizes;

@@ -6,12 +6,12 @@
 namespace tutti::parallel::cuda {
 
 namespace {
-constexpr Kernel<Norm> kNorm{norm<float>, norm<double>};
-constexpr Kernel<NormBackward> kNormBackward{normBackward<float>, normBackward<double>};
-constexpr Kernel<ColumnSums> kColumnSums{columnSums<float>, columnSums<double>};
+constexpr TypedKernel<NormForward> kNorm{norm<float>, norm<double>};
+constexpr TypedKernel<NormBackward> kNormBackward{normBackward<float>, normBackward<double>};
+constexpr TypedKernel<ColumnSums> kColumnSums{columnSums<float>, columnSums<double>};
 }  // namespace
 
-cudaError_t enqueue(const Norm& x, bool doubles, cudaStream_t stream) {
+cudaError_t enqueue(const NormForward& x, bool doubles, cudaStream_t stream) {
   return launch(kNorm, doubles, x.rows, kRowThreads, x, stream);
 }
 

@@ -46,7 +46,7 @@ TUTTI_DEVICE NormalRow<T> normalRow(const Elements& x, const Elements& mean, con
 }
 
 template <class T>
-__global__ void norm(const __grid_constant__ Norm x) {
+__global__ void norm(const __grid_constant__ NormForward x) {
   const int32_t row = int32_t(blockIdx.x);
   const int64_t first = int64_t(row) * x.width;
   const auto in = [&](int32_t column) { return load<T>(x.x, first + column); };

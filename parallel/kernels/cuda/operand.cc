@@ -19,14 +19,14 @@ int32_t sizeOf32(int64_t size) {
 
 Elements elementsOf(const Tensor& x) {
   switch (x.type) {
-    case DType::Float64: return {x.data, Format::Float64};
-    case DType::BFloat16: return {x.data, Format::BFloat16};
-    case DType::Float16: return {x.data, Format::Float16};
-    default: return {x.data, Format::Float32};
+    case DType::Float64: return {x.data, ElementFormat::Float64};
+    case DType::BFloat16: return {x.data, ElementFormat::BFloat16};
+    case DType::Float16: return {x.data, ElementFormat::Float16};
+    default: return {x.data, ElementFormat::Float32};
   }
 }
 
-Matrix matrixOf(const Tensor& x) {
+DeviceMatrix matrixOf(const Tensor& x) {
   return {elementsOf(x), x.shape.rank() == 2 ? x.strides[0] : width(x)};
 }
 

@@ -24,7 +24,7 @@ int32_t sizeOf32(int64_t size);
 
 Elements elementsOf(const Tensor& x);
 /// Of a matrix, or of contiguous rows.
-Matrix matrixOf(const Tensor& x);
+DeviceMatrix matrixOf(const Tensor& x);
 RowPlaces rowPlacesOf(const Tensor& x);
 /// Of [batch, rows, heads * head width].
 HeadRows headRowsOf(const Tensor& x);

@@ -38,18 +38,18 @@ StreamRef requireCuda(StreamRef stream) {
 
 }  // namespace
 
-OnDevice::OnDevice(int device) : device_(device) {
+DeviceScope::DeviceScope(int device) : device_(device) {
   require("cudaGetDevice", cudaGetDevice(&before_), device);
   if (before_ != device_) require("cudaSetDevice", cudaSetDevice(device_), device);
 }
 
-OnDevice::~OnDevice() {
+DeviceScope::~DeviceScope() {
   if (before_ != device_) cudaSetDevice(before_);
 }
 
 void* Workspace::room(size_t bytes) {
   if (bytes > memory_.bytes()) {
-    const OnDevice here(stream_.device().index);
+    const DeviceScope here(stream_.device().index);
     const size_t more = std::max({bytes, 2 * memory_.bytes(), kLeast});
     before_.push_back(std::move(memory_));
     memory_ = kind_ == Kind::Pinned ? allocatePinned(more) : allocateOn(stream_.device(), more);
@@ -66,7 +66,7 @@ Queue::Queue(StreamRef stream)
       results_(stream, Workspace::Kind::Pinned),
       zeros_(allocateOn(stream.device(), kZeros * sizeof(uint32_t))),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
-  const OnDevice here(device_);
+  const DeviceScope here(device_);
   for (const auto load : {loadGemm,
                           loadSimt,
                           loadMma,
@@ -137,9 +137,9 @@ void Queue::check(const char* operation, cudaError_t error) {
   require(operation, error, device_);
 }
 
-OnDevice Queue::onDevice() {
+DeviceScope Queue::onDevice() {
   try {
-    return OnDevice(device_);
+    return DeviceScope(device_);
   } catch (...) {
     forgetChecked();
     throw;
@@ -184,7 +184,7 @@ void Queue::abandon() {
 /// What could not be started is forgotten, too.
 void Queue::startKept() {
   if (sequence_.size() == 0) return;
-  const OnDevice here = onDevice();
+  const DeviceScope here = onDevice();
   struct Emptied {
     Sequence& kept;
     ~Emptied() { kept.clear(); }
@@ -212,7 +212,7 @@ void Queue::checkValues(const char* what, const Tensor& values, int64_t lowest, 
 }
 
 void Queue::lookAside(const char* what, const FindOutside& call) {
-  const OnDevice here = onDevice();
+  const DeviceScope here = onDevice();
   check(what, cudaEventRecord(aside_.before, stream_.cuda()));
   check(what, cudaStreamWaitEvent(aside_.stream, aside_.before));
   check(what, enqueue(call, aside_.stream));
@@ -222,7 +222,7 @@ void Queue::lookAside(const char* what, const FindOutside& call) {
 void Queue::finish(const char* operation, bool always) {
   const bool hasChecked = checkedCount_ > 0;
   if (hasChecked && isLooking_) {
-    const OnDevice here = onDevice();
+    const DeviceScope here = onDevice();
     check(operation, cudaEventSynchronize(aside_.after));
   }
   if (always || (hasChecked && !isLooking_)) wait(operation);
@@ -238,7 +238,7 @@ void Queue::finish(const char* operation, bool always) {
 
 void Queue::wait(const char* operation) {
   startKept();
-  const OnDevice here = onDevice();
+  const DeviceScope here = onDevice();
   check(operation, cudaStreamSynchronize(stream_.cuda()));
 }
 

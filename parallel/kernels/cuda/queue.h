@@ -17,12 +17,12 @@
 namespace tutti::parallel::cuda {
 
 /// Makes a GPU current for as long as it lives.
-class OnDevice {
+class DeviceScope {
  public:
-  explicit OnDevice(int device);
-  ~OnDevice();
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
+  explicit DeviceScope(int device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
   int before_ = 0;
@@ -108,7 +108,7 @@ class Queue {
   static constexpr int kMostChecked = 2;
   void* room(Workspace& workspace, size_t bytes);
   void check(const char* operation, cudaError_t error);
-  OnDevice onDevice();
+  DeviceScope onDevice();
   void forgetChecked();
   void loadOfCuda();
   void makeAside();

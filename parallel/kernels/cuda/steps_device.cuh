@@ -30,10 +30,10 @@ struct Turned {
 
 /// One step of AdamW. Rates: the fields of the launch's arguments (launches.h).
 template <class T>
-struct AdamWStep {
+struct AdamWScalars {
   T weight, first, second;
   template <class Rates>
-  TUTTI_DEVICE AdamWStep(const Rates& x, T weightIn, T gradient, T firstIn, T secondIn) {
+  TUTTI_DEVICE AdamWScalars(const Rates& x, T weightIn, T gradient, T firstIn, T secondIn) {
     const T keep1 = T(x.beta1), keep2 = T(x.beta2);
     const T g = gradient * T(x.gradientScale);
     first = times(keep1, firstIn) + times(T(1) - keep1, g);
@@ -47,10 +47,10 @@ struct AdamWStep {
 
 /// One step down a slope. Without a velocity the slope is the step.
 template <class T>
-struct SgdStep {
+struct SgdScalars {
   T weight, velocity;
   template <class Rates>
-  TUTTI_DEVICE SgdStep(const Rates& x, T weightIn, T gradient, bool keeps, T velocityIn) {
+  TUTTI_DEVICE SgdScalars(const Rates& x, T weightIn, T gradient, bool keeps, T velocityIn) {
     velocity = times(gradient, T(x.gradientScale)) + times(T(x.weightDecay), weightIn);
     if (keeps) velocity = times(T(x.momentum), velocityIn) + velocity;
     weight = weightIn - times(T(x.learningRate), velocity);

@@ -6,7 +6,7 @@
 namespace tutti::parallel::cuda {
 
 namespace {
-constexpr Kernel<AddSquares> kAddSquares{addSquares<float>, addSquares<double>};
+constexpr TypedKernel<AddSquares> kAddSquares{addSquares<float>, addSquares<double>};
 }  // namespace
 
 cudaError_t enqueue(const AddSquares& x, bool doubles, cudaStream_t stream) {

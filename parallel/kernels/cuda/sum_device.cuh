@@ -92,7 +92,7 @@ TUTTI_DEVICE void forOwnElements(const AddSquares& x, const Visit& visit) {
   const int64_t end = min(kSumElements, entry.count - first);
   const Elements elements = movedBy({entry.operands[0], x.table.formats[0]}, first);
   if constexpr (std::is_same_v<T, float>)
-    if (elements.format == Format::Float32) {
+    if (elements.format == ElementFormat::Float32) {
       const auto* const own = static_cast<const float*>(elements.data);
       return forOwn<T>(
           end, [&](int64_t i) { return own[i]; }, visit);

@@ -27,7 +27,7 @@ struct TensorTable {
   static constexpr uint32_t kMost =
       (kMostParameterBytes - kOtherParameterBytes) / static_cast<uint32_t>(sizeof(Entry));
 
-  Format formats[kOperands];
+  ElementFormat formats[kOperands];
   uint32_t count;   ///< entries
   uint32_t blocks;  ///< of all of them
   Entry entries[kMost];

@@ -8,10 +8,11 @@
 namespace tutti::parallel::cuda {
 
 namespace {
-constexpr Kernel<Embedding> kEmbedding{embedding<float>, embedding<double>};
-constexpr Kernel<SumByRow> kSumByRow{sumByRow<float>, sumByRow<double>};
-constexpr Kernel<LogitStatistics> kLogitStatistics{logitStatistics<float>, logitStatistics<double>};
-constexpr Kernel<CrossEntropy> kCrossEntropy{crossEntropy<float>, crossEntropy<double>};
+constexpr TypedKernel<Embedding> kEmbedding{embedding<float>, embedding<double>};
+constexpr TypedKernel<SumByRow> kSumByRow{sumByRow<float>, sumByRow<double>};
+constexpr TypedKernel<LogitStatistics> kLogitStatistics{logitStatistics<float>,
+                                                        logitStatistics<double>};
+constexpr TypedKernel<CrossEntropy> kCrossEntropy{crossEntropy<float>, crossEntropy<double>};
 }  // namespace
 
 cudaError_t enqueue(const FindOutside& x, cudaStream_t stream) {

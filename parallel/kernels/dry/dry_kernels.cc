@@ -19,30 +19,30 @@ void requireComputable(const Tensor& x) {
 }
 
 /// The operands of one call: what it does with them, and whether they go together.
-class Call {
+class DryCall {
  public:
   template <class... Tensors>
-  Call& reads(Tensors&... operands) {
+  DryCall& reads(Tensors&... operands) {
     (take(operands, true, false), ...);
     return *this;
   }
   template <class... Tensors>
-  Call& writes(Tensors&... operands) {
+  DryCall& writes(Tensors&... operands) {
     (take(operands, false, true), ...);
     return *this;
   }
   template <class... Tensors>
-  Call& updates(Tensors&... operands) {
+  DryCall& updates(Tensors&... operands) {
     (take(operands, true, true), ...);
     return *this;
   }
   /// That other operands are parts of.
-  Call& uses(Tensor& x) {
+  DryCall& uses(Tensor& x) {
     take(x, false, false);
     return *this;
   }
   /// What is overwritten when `beta` is 0, and else added to.
-  Call& result(Tensor& x, double beta) {
+  DryCall& result(Tensor& x, double beta) {
     take(x, beta != 0, true);
     return *this;
   }
@@ -125,7 +125,7 @@ void DryKernels::gemm(const GemmArgs& args) {
   GemmArgs a = args;
   GemmEpilogue& e = a.epilogue;
   KernelCount& count = countOf("gemm");
-  Call call;
+  DryCall call;
   call.reads(a.a, a.b, e.bias, e.residual).result(a.c, a.beta);
   Tensor gate, up;
   if (e.activation == Activation::SwiGlu && e.inner.shape.rank() >= 2) {
@@ -145,12 +145,12 @@ void DryKernels::gemm(const GemmArgs& args) {
 void DryKernels::fillZero(const Tensor& x) {
   Tensor to = x;
   requireContiguous("fillZero", to);
-  countOf("fillZero") += Call().writes(to).count();
+  countOf("fillZero") += DryCall().writes(to).count();
 }
 
 void DryKernels::copy(const Tensor& from, const Tensor& to) {
   Tensor source = from, target = to;
-  Call call;
+  DryCall call;
   call.reads(source).writes(target);
   requireCopy(source, target);
   if (from.type != to.type) call.checked(source, [&] { requireComputable(target); });
@@ -159,18 +159,19 @@ void DryKernels::copy(const Tensor& from, const Tensor& to) {
 
 void DryKernels::addBias(const Tensor& bias, const Tensor& y) {
   Tensor b = bias, sum = y;
-  countOf("addBias") += Call().reads(b).updates(sum).checked(sum, [&] { requireAddBias(b, sum); });
+  countOf("addBias") +=
+      DryCall().reads(b).updates(sum).checked(sum, [&] { requireAddBias(b, sum); });
 }
 
 void DryKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) {
   Tensor from = dy, to = db;
   countOf("biasGradient") +=
-      Call().reads(from).result(to, beta).checked(from, [&] { requireBiasGradient(from, to); });
+      DryCall().reads(from).result(to, beta).checked(from, [&] { requireBiasGradient(from, to); });
 }
 
 void DryKernels::add(const Tensor& from, const Tensor& to) {
   Tensor more = from, sum = to;
-  countOf("add") += Call().reads(more).updates(sum).checked(sum, [&] { requireAdd(more, sum); });
+  countOf("add") += DryCall().reads(more).updates(sum).checked(sum, [&] { requireAdd(more, sum); });
 }
 
 int64_t DryKernels::normSlices(const NormSlicesArgs& args) const {
@@ -179,7 +180,7 @@ int64_t DryKernels::normSlices(const NormSlicesArgs& args) const {
 
 void DryKernels::layerNorm(const LayerNormArgs& args) {
   LayerNormArgs a = args;
-  Call call;
+  DryCall call;
   call.reads(a.residual, a.weight, a.bias).writes(a.y, a.mean, a.rstd);
   (a.residual.data == nullptr ? call.reads(a.x) : call.updates(a.x));
   countOf("layerNorm") += call.checked(a.x, [&] { requireOperands(a); });
@@ -187,7 +188,7 @@ void DryKernels::layerNorm(const LayerNormArgs& args) {
 
 void DryKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
   LayerNormBackwardArgs a = args;
-  countOf("layerNormBackward") += Call()
+  countOf("layerNormBackward") += DryCall()
                                       .reads(a.dy, a.x, a.weight, a.mean, a.rstd, a.residual)
                                       .writes(a.dx, a.sums)
                                       .checked(a.x, [&] { requireOperands(a); });
@@ -196,7 +197,7 @@ void DryKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
 
 void DryKernels::layerNormWeights(const LayerNormWeightArgs& args) {
   LayerNormWeightArgs a = args;
-  Call call;
+  DryCall call;
   if (a.sums.data == nullptr)
     call.reads(a.dy, a.x, a.mean, a.rstd);
   else
@@ -208,19 +209,19 @@ void DryKernels::layerNormWeights(const LayerNormWeightArgs& args) {
 
 void DryKernels::gelu(const Tensor& x, const Tensor& y) {
   Tensor from = x, to = y;
-  countOf("gelu") += Call().reads(from).writes(to).checked(from, [&] { requireGelu(from, to); });
+  countOf("gelu") += DryCall().reads(from).writes(to).checked(from, [&] { requireGelu(from, to); });
 }
 
 void DryKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
   Tensor slope = dy, from = x, to = dx;
-  countOf("geluBackward") += Call().reads(slope, from).writes(to).checked(from, [&] {
+  countOf("geluBackward") += DryCall().reads(slope, from).writes(to).checked(from, [&] {
     requireGeluBackward(slope, from, to);
   });
 }
 
 void DryKernels::rmsNorm(const RmsNormArgs& args) {
   RmsNormArgs a = args;
-  Call call;
+  DryCall call;
   call.reads(a.residual, a.weight).writes(a.y, a.rstd);
   (a.residual.data == nullptr ? call.reads(a.x) : call.updates(a.x));
   countOf("rmsNorm") += call.checked(a.x, [&] { requireOperands(a); });
@@ -228,16 +229,16 @@ void DryKernels::rmsNorm(const RmsNormArgs& args) {
 
 void DryKernels::rmsNormBackward(const RmsNormBackwardArgs& args) {
   RmsNormBackwardArgs a = args;
-  countOf("rmsNormBackward") +=
-      Call().reads(a.dy, a.x, a.weight, a.rstd, a.residual).writes(a.dx, a.sums).checked(a.x, [&] {
-        requireOperands(a);
-      });
+  countOf("rmsNormBackward") += DryCall()
+                                    .reads(a.dy, a.x, a.weight, a.rstd, a.residual)
+                                    .writes(a.dx, a.sums)
+                                    .checked(a.x, [&] { requireOperands(a); });
   requireSlices("rmsNormBackward", a.sums, normSlices(slicesArgsOf(args)));
 }
 
 void DryKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
   RmsNormWeightArgs a = args;
-  Call call;
+  DryCall call;
   if (a.sums.data == nullptr)
     call.reads(a.dy, a.x, a.rstd);
   else
@@ -249,19 +250,20 @@ void DryKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
 
 void DryKernels::rotary(const RotaryArgs& args) {
   RotaryArgs a = args;
-  countOf("rotary") +=
-      Call().reads(a.cosine, a.sine, a.at).updates(a.x).checked(a.x, [&] { requireOperands(a); });
+  countOf("rotary") += DryCall().reads(a.cosine, a.sine, a.at).updates(a.x).checked(a.x, [&] {
+    requireOperands(a);
+  });
 }
 
 void DryKernels::swiGlu(const Tensor& x, const Tensor& y) {
   Tensor from = x, to = y;
   countOf("swiGlu") +=
-      Call().reads(from).writes(to).checked(from, [&] { requireSwiGlu(from, to); });
+      DryCall().reads(from).writes(to).checked(from, [&] { requireSwiGlu(from, to); });
 }
 
 void DryKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
   Tensor slope = dy, from = x, to = dx;
-  countOf("swiGluBackward") += Call().reads(slope, from).writes(to).checked(from, [&] {
+  countOf("swiGluBackward") += DryCall().reads(slope, from).writes(to).checked(from, [&] {
     requireSwiGluBackward(slope, from, to);
   });
 }
@@ -269,7 +271,7 @@ void DryKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor&
 void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
   AttentionArgs a = args;
   KernelCount& count = countOf("attention");
-  count += Call().reads(a.qkv, a.reach.starts).writes(a.out, a.logSumExp).checked(a.out, [&] {
+  count += DryCall().reads(a.qkv, a.reach.starts).writes(a.out, a.logSumExp).checked(a.out, [&] {
     requireOperands(a);
   });
   const int64_t context = a.out.shape[1];
@@ -280,7 +282,7 @@ void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
 void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
   AttentionBackwardArgs a = args;
   KernelCount& count = countOf("attentionBackward");
-  count += Call()
+  count += DryCall()
                .reads(a.dOut, a.qkv, a.out, a.logSumExp, a.reach.starts)
                .writes(a.dQkv)
                .checked(a.out, [&] { requireOperands(a); });
@@ -293,7 +295,7 @@ void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scr
 void DryKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) {
   AttentionBlockArgs a = args;
   KernelCount& count = countOf("attentionBlock");
-  count += Call()
+  count += DryCall()
                .reads(a.query, a.key, a.value, a.reach.starts)
                .writes(a.out, a.logSumExp)
                .checked(a.out, [&] { requireOperands(a); });
@@ -305,7 +307,7 @@ void DryKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) 
 void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) {
   AttentionBlockBackwardArgs a = args;
   KernelCount& count = countOf("attentionBlockBackward");
-  count += Call()
+  count += DryCall()
                .reads(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp, a.reach.starts)
                .updates(a.dQuery, a.dKey, a.dValue)
                .checked(a.out, [&] { requireOperands(a); });
@@ -318,7 +320,7 @@ void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, 
 void DryKernels::attentionMerge(const AttentionMergeArgs& args) {
   AttentionMergeArgs a = args;
   countOf("attentionMerge") +=
-      Call().reads(a.part, a.partLogSumExp).updates(a.out, a.logSumExp).checked(a.out, [&] {
+      DryCall().reads(a.part, a.partLogSumExp).updates(a.out, a.logSumExp).checked(a.out, [&] {
         requireOperands(a);
       });
 }
@@ -326,14 +328,14 @@ void DryKernels::attentionMerge(const AttentionMergeArgs& args) {
 void DryKernels::embedding(const EmbeddingArgs& args) {
   EmbeddingArgs a = args;
   countOf("embedding") +=
-      Call().reads(a.tokenIds, a.tokens, a.positions, a.at).writes(a.x).checked(a.x, [&] {
+      DryCall().reads(a.tokenIds, a.tokens, a.positions, a.at).writes(a.x).checked(a.x, [&] {
         requireOperands(a);
       });
 }
 
 void DryKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
   EmbeddingWeightArgs a = args;
-  countOf("embeddingWeights") += Call()
+  countOf("embeddingWeights") += DryCall()
                                      .reads(a.tokenIds, a.dx, a.at)
                                      .result(a.dTokens, a.betaTokens)
                                      .result(a.dPositions, a.betaPositions)
@@ -343,14 +345,14 @@ void DryKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
 void DryKernels::logitStatistics(const LogitStatisticsArgs& args) {
   LogitStatisticsArgs a = args;
   countOf("logitStatistics") +=
-      Call().reads(a.logits, a.labels).writes(a.statistics).checked(a.logits, [&] {
+      DryCall().reads(a.logits, a.labels).writes(a.statistics).checked(a.logits, [&] {
         requireOperands(a);
       });
 }
 
 double DryKernels::crossEntropy(const CrossEntropyArgs& args) {
   CrossEntropyArgs a = args;
-  Call call;
+  DryCall call;
   call.reads(a.labels, a.statistics);
   countOf("crossEntropy") +=
       (a.gradient ? call.updates(a.logits) : call.reads(a.logits)).checked(a.logits, [&] {
@@ -361,7 +363,7 @@ double DryKernels::crossEntropy(const CrossEntropyArgs& args) {
 
 void DryKernels::route(const RouteArgs& args) {
   RouteArgs a = args;
-  countOf("route") += Call()
+  countOf("route") += DryCall()
                           .reads(a.logits)
                           .writes(a.probabilities, a.logSumExp, a.chosen, a.weights)
                           .checked(a.logits, [&] { requireOperands(a); });
@@ -370,13 +372,13 @@ void DryKernels::route(const RouteArgs& args) {
 void DryKernels::countChoices(const CountChoicesArgs& args) {
   CountChoicesArgs a = args;
   requireOperands(a);
-  countOf("countChoices") += Call().reads(a.chosen).writes(a.choices).count();
+  countOf("countChoices") += DryCall().reads(a.chosen).writes(a.choices).count();
 }
 
 void DryKernels::placeTokens(const PlaceTokensArgs& args) {
   PlaceTokensArgs a = args;
   requireOperands(a);
-  countOf("placeTokens") += Call().reads(a.chosen, a.pieces).writes(a.places, a.choices).count();
+  countOf("placeTokens") += DryCall().reads(a.chosen, a.pieces).writes(a.places, a.choices).count();
   const auto experts = static_cast<int64_t>(a.loads.size()), choices = a.chosen.count();
   // Of the sequences' rows as large a share as is here.
   const int64_t most = a.capacity == 0 ? choices : a.chosen.shape[0] * a.capacity / a.length;
@@ -388,7 +390,7 @@ void DryKernels::placeTokens(const PlaceTokensArgs& args) {
 RouterLosses DryKernels::routerGradient(const RouterGradientArgs& args) {
   RouterGradientArgs a = args;
   countOf("routerGradient") +=
-      Call()
+      DryCall()
           .reads(a.dWeights, a.probabilities, a.logSumExp, a.chosen, a.weights, a.choices)
           .writes(a.dLogits)
           .checked(a.dLogits, [&] { requireOperands(a); });
@@ -397,25 +399,27 @@ RouterLosses DryKernels::routerGradient(const RouterGradientArgs& args) {
 
 void DryKernels::spreadRows(const SpreadRowsArgs& args) {
   SpreadRowsArgs a = args;
-  countOf("spreadRows") +=
-      Call().reads(a.x, a.places, a.weights).writes(a.y).checked(a.x, [&] { requireOperands(a); });
+  countOf("spreadRows") += DryCall().reads(a.x, a.places, a.weights).writes(a.y).checked(a.x, [&] {
+    requireOperands(a);
+  });
 }
 
 void DryKernels::combineRows(const CombineRowsArgs& args) {
   CombineRowsArgs a = args;
-  countOf("combineRows") +=
-      Call().reads(a.x, a.places, a.weights).writes(a.y).checked(a.y, [&] { requireOperands(a); });
+  countOf("combineRows") += DryCall().reads(a.x, a.places, a.weights).writes(a.y).checked(a.y, [&] {
+    requireOperands(a);
+  });
 }
 
 void DryKernels::rowDots(const RowDotsArgs& args) {
   RowDotsArgs a = args;
   countOf("rowDots") +=
-      Call().reads(a.x, a.y, a.places).writes(a.dots).checked(a.x, [&] { requireOperands(a); });
+      DryCall().reads(a.x, a.y, a.places).writes(a.dots).checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::adamW(const AdamWArgs& args) {
   for (AdamWTensors t : args.tensors)
-    countOf("adamW") += Call()
+    countOf("adamW") += DryCall()
                             .reads(t.gradient)
                             .updates(t.weight, t.first, t.second)
                             .writes(t.copy)
@@ -424,15 +428,16 @@ void DryKernels::adamW(const AdamWArgs& args) {
 
 void DryKernels::sgd(const SgdArgs& args) {
   for (SgdTensors t : args.tensors)
-    countOf("sgd") += Call().reads(t.gradient).updates(t.weight, t.velocity).checked(t.weight, [&] {
-      requireOperands(t);
-    });
+    countOf("sgd") +=
+        DryCall().reads(t.gradient).updates(t.weight, t.velocity).checked(t.weight, [&] {
+          requireOperands(t);
+        });
 }
 
 void DryKernels::addSquares(std::span<const Tensor> all, ExactSum&) {
   for (Tensor x : all)
     countOf("addSquares") +=
-        Call().reads(x).checked(x, [&] { requireContiguous("addSquares", x); });
+        DryCall().reads(x).checked(x, [&] { requireContiguous("addSquares", x); });
 }
 
 }  // namespace tutti::parallel

@@ -97,10 +97,10 @@ struct Head {
 };
 
 /// A block of queries, and the keys that any of them sees: [from, from + keys).
-struct Block {
+struct QueryBlock {
   int64_t begin, rows, from, keys;
 
-  Block(const Dims& dims, int64_t sequence, int64_t first)
+  QueryBlock(const Dims& dims, int64_t sequence, int64_t first)
       : begin(first),
         rows(std::min(kQueryRows, dims.queries - first)),
         from(dims.isShort() ? dims.firstSeen(sequence, first) : 0),
@@ -111,7 +111,7 @@ struct Block {
 
 /// Sets what [keys, rows] has of keys before those that their queries see.
 template <class T>
-void setUnseen(T* x, T value, const Block& block, const Dims& dims, int64_t sequence) {
+void setUnseen(T* x, T value, const QueryBlock& block, const Dims& dims, int64_t sequence) {
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t first = dims.firstSeen(sequence, block.begin + r) - block.from;
     for (int64_t k = 0; k < std::min(first, block.keys); ++k) x[k * block.rows + r] = value;
@@ -120,7 +120,7 @@ void setUnseen(T* x, T value, const Block& block, const Dims& dims, int64_t sequ
 
 /// The softmax, where the window or a document begins behind the first key.
 template <class T>
-void shortSoftmax(T* scores, const Block& block, const Dims& dims, int64_t sequence, T scale,
+void shortSoftmax(T* scores, const QueryBlock& block, const Dims& dims, int64_t sequence, T scale,
                   T* logSumExp, const ElementwiseKernels<T>& elementwise) {
   constexpr T kNone = -std::numeric_limits<T>::infinity();
   setUnseen(scores, kNone, block, dims, sequence);
@@ -137,7 +137,7 @@ void headForward(const Head<T>& h, Matrix<T> out, T* logSumExp, const Dims& dims
                  const ElementwiseKernels<T>& elementwise) {
   const T scale = static_cast<T>(dims.scale());
   for (int64_t begin = 0; begin < dims.queries; begin += kQueryRows) {
-    const Block block(dims, h.sequence, begin);
+    const QueryBlock block(dims, h.sequence, begin);
     const int64_t rows = block.rows, keys = block.keys;
     gemm<T>({keys, rows, dims.headWidth, false, true}, rowsFrom(h.k, block.from),
             rowsFrom(h.q, begin), 0, {scores, rows});
@@ -197,7 +197,7 @@ void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, 
     adds.keys = true;
   }
   for (int64_t begin = last; begin >= 0; begin -= kQueryRows) {
-    const Block block(dims, h.sequence, begin);
+    const QueryBlock block(dims, h.sequence, begin);
     const int64_t rows = block.rows, keys = block.keys;
     const double beta = !adds.keys && begin == last ? 0 : 1;
     const Matrix<const T> q = rowsFrom(h.q, begin), dOut = rowsFrom(x.dOut, begin);

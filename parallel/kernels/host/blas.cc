@@ -22,14 +22,14 @@ blasint toBlas(int64_t value) {
 
 CBLAS_TRANSPOSE toBlas(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
 
-void call(const GemmShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
+void call(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
           Matrix<float> c) {
   cblas_sgemm(CblasRowMajor, toBlas(s.transposeA), toBlas(s.transposeB), toBlas(s.m), toBlas(s.n),
               toBlas(s.k), 1.0f, a.data, toBlas(a.stride), b.data, toBlas(b.stride),
               static_cast<float>(beta), c.data, toBlas(c.stride));
 }
 
-void call(const GemmShape& s, Matrix<const double> a, Matrix<const double> b, double beta,
+void call(const BlasShape& s, Matrix<const double> a, Matrix<const double> b, double beta,
           Matrix<double> c) {
   cblas_dgemm(CblasRowMajor, toBlas(s.transposeA), toBlas(s.transposeB), toBlas(s.m), toBlas(s.n),
               toBlas(s.k), 1.0, a.data, toBlas(a.stride), b.data, toBlas(b.stride), beta, c.data,
@@ -43,14 +43,14 @@ constexpr int64_t kInCache = 1 << 18;  // elements of the right factor
 constexpr int64_t kRowsToTranspose = 32;
 
 /// With several threads OpenBLAS shares out a product; the tiles are computed by the caller's.
-bool forTiles(const GemmShape& s) {
+bool forTiles(const BlasShape& s) {
   static const bool able = availableElementwise().sets[0] == &avx512Leaves();
   return able && s.k > 0 && s.k * s.n <= kInCache && (!s.transposeB || s.m >= kRowsToTranspose) &&
          openblas_get_num_threads() == 1;
 }
 
 /// b as [k, n], in memory that is good until the thread's next call.
-Matrix<const float> transposed(const GemmShape& s, Matrix<const float> b) {
+Matrix<const float> transposed(const BlasShape& s, Matrix<const float> b) {
   thread_local std::vector<float> elements;
   elements.resize(std::max(elements.size(), static_cast<size_t>(s.k * s.n)));
   transposeTiles(b, s.n, s.k, {elements.data(), s.n});
@@ -58,7 +58,7 @@ Matrix<const float> transposed(const GemmShape& s, Matrix<const float> b) {
 }
 
 /// False, and nothing is done, where OpenBLAS is the better choice.
-bool multiplied(const GemmShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
+bool multiplied(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
                 Matrix<float> c) {
   if (!forTiles(s)) return false;
   multiplyTiles(s, a, s.transposeB ? transposed(s, b) : b, beta != 0, c);
@@ -67,14 +67,14 @@ bool multiplied(const GemmShape& s, Matrix<const float> a, Matrix<const float> b
 
 #else
 
-bool multiplied(const GemmShape&, Matrix<const float>, Matrix<const float>, double, Matrix<float>) {
+bool multiplied(const BlasShape&, Matrix<const float>, Matrix<const float>, double, Matrix<float>) {
   return false;
 }
 
 #endif
 
 /// There are no tiles of float64, which is for checking gradients.
-bool multiplied(const GemmShape&, Matrix<const double>, Matrix<const double>, double,
+bool multiplied(const BlasShape&, Matrix<const double>, Matrix<const double>, double,
                 Matrix<double>) {
   return false;
 }
@@ -82,16 +82,16 @@ bool multiplied(const GemmShape&, Matrix<const double>, Matrix<const double>, do
 }  // namespace
 
 template <class T>
-void gemm(const GemmShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c) {
+void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c) {
   ensure(beta == 0 || beta == 1, "a product is added to ", beta, " times what was there");
   if (shape.m == 0 || shape.n == 0) return;
   for (int64_t* stride : {&a.stride, &b.stride, &c.stride}) *stride = std::max<int64_t>(1, *stride);
   if (!multiplied(shape, a, b, beta, c)) call(shape, a, b, beta, c);
 }
 
-template void gemm<float>(const GemmShape&, Matrix<const float>, Matrix<const float>, double,
+template void gemm<float>(const BlasShape&, Matrix<const float>, Matrix<const float>, double,
                           Matrix<float>);
-template void gemm<double>(const GemmShape&, Matrix<const double>, Matrix<const double>, double,
+template void gemm<double>(const BlasShape&, Matrix<const double>, Matrix<const double>, double,
                            Matrix<double>);
 
 void setBlasThreads(int threads) { openblas_set_num_threads(std::max(1, threads)); }

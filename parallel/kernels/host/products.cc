@@ -62,7 +62,7 @@ void HostKernels::gemm(const GemmArgs& args) {
   }
   const Tensor &a = args.a, &b = args.b, &c = args.c;
   requireOperands(args);
-  const host::GemmShape shape{c.shape[0], c.shape[1], summed(args), args.transposeA,
+  const host::BlasShape shape{c.shape[0], c.shape[1], summed(args), args.transposeA,
                               args.transposeB};
   dispatch(c, [&](const auto&, auto zero) {
     using T = decltype(zero);

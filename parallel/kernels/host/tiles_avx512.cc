@@ -39,7 +39,7 @@ TUTTI_INLINE void prefetch(const float* address) {
 }
 
 /// c [m, n] = a [m, k] * b [k, n], and c if `add`.
-struct Product {
+struct TileProduct {
   int64_t m, n, k;
   const float* a;  ///< (row, i) is a[row * aRow + i * aSum]
   int64_t aRow, aSum;
@@ -51,7 +51,7 @@ struct Product {
 };
 
 template <int rows, int vectors>
-void tile(const Product& p, int64_t row, int64_t column) {
+void tile(const TileProduct& p, int64_t row, int64_t column) {
   const int64_t absent = least(0, p.n - column - vectors * kLanes);
   const auto last = static_cast<__mmask16>(0xffff >> -absent);
   const auto mask = [last](int v) { return v == vectors - 1 ? last : __mmask16(0xffff); };
@@ -93,7 +93,7 @@ void tile(const Product& p, int64_t row, int64_t column) {
       _mm512_mask_storeu_ps(c + r * cRow + v * kLanes, mask(v), sum[r][v]);
 }
 
-using Tile = void (*)(const Product&, int64_t row, int64_t column);
+using Tile = void (*)(const TileProduct&, int64_t row, int64_t column);
 template <int rows>
 constexpr Tile kTilesOf[kVectors] = {tile<rows, 1>, tile<rows, 2>,
                                      tile<rows <= kRows ? rows : kRows, 3>,
@@ -103,7 +103,7 @@ constexpr const Tile* kTiles[kNarrowRows] = {kTilesOf<1>, kTilesOf<2>,  kTilesOf
                                              kTilesOf<9>, kTilesOf<10>, kTilesOf<11>, kTilesOf<12>};
 
 /// Of the rows after the tile's, the share that falls to the tile at `column`.
-TUTTI_INLINE void prefetchRows(const Product& p, int64_t row, int64_t step, int64_t column,
+TUTTI_INLINE void prefetchRows(const TileProduct& p, int64_t row, int64_t step, int64_t column,
                                int64_t share) {
   const int64_t from = column / kColumns * share, to = least(p.k, from + share);
   const int64_t end = least(p.m, row + 2 * step);
@@ -113,7 +113,7 @@ TUTTI_INLINE void prefetchRows(const Product& p, int64_t row, int64_t step, int6
 
 /// Of the columns after the tile's, the share that falls to the tile at `row`: to the second-level
 /// cache, there are too many for the first.
-TUTTI_INLINE void prefetchColumns(const Product& p, int64_t row, int64_t step, int64_t column,
+TUTTI_INLINE void prefetchColumns(const TileProduct& p, int64_t row, int64_t step, int64_t column,
                                   int64_t share) {
   if (column + kColumns >= p.n) return;
   const int64_t from = row / step * share, to = least(p.k, from + share);
@@ -123,7 +123,7 @@ TUTTI_INLINE void prefetchColumns(const Product& p, int64_t row, int64_t step, i
                    _MM_HINT_T1);
 }
 
-void compute(const Product& p) {
+void compute(const TileProduct& p) {
   const bool narrow = p.n <= kNarrow;  // attention's, of which all is in the cache
   const int64_t step = narrow ? kNarrowRows : kRows;
   const auto one = [&](int64_t row, int64_t column) {
@@ -149,7 +149,7 @@ void compute(const Product& p) {
 
 }  // namespace
 
-void multiplyTiles(const GemmShape& s, Matrix<const float> a, Matrix<const float> b, bool add,
+void multiplyTiles(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, bool add,
                    Matrix<float> c) {
   const int64_t rowStep = s.transposeA ? 1 : a.stride, sumStep = s.transposeA ? a.stride : 1;
   const int64_t part = s.transposeA ? kSumTransposed : kSum;

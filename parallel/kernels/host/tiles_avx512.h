@@ -10,7 +10,7 @@ namespace tutti::parallel::host {
 
 /// c = a * b, or c += a * b. b is not transposed, whatever the shape says. An element's bits depend
 /// on its row and column of the factors and on k alone.
-void multiplyTiles(const GemmShape& shape, Matrix<const float> a, Matrix<const float> b, bool add,
+void multiplyTiles(const BlasShape& shape, Matrix<const float> a, Matrix<const float> b, bool add,
                    Matrix<float> c);
 
 /// to [columns, rows] = from [rows, columns], transposed.

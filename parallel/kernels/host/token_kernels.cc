@@ -19,10 +19,10 @@ using host::Staging;
 namespace {
 
 /// A vocabulary, and the rows of it that are here.
-class Vocabulary {
+class HostVocabulary {
  public:
   /// `here` of them, from `firstId` on, of `all`; 0: there are no others.
-  Vocabulary(const char* operation, int64_t here, int64_t firstId, int64_t all)
+  HostVocabulary(const char* operation, int64_t here, int64_t firstId, int64_t all)
       : operation_(operation), first_(firstId), here_(here), all_(all == 0 ? here : all) {}
   /// The row of `id`, or -1 where it is elsewhere. Throws InvalidArgument when there is none.
   int64_t rowOf(int64_t id) const {
@@ -69,7 +69,7 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
   const bool learned = a.positions.data != nullptr;
   const Positions positions("embedding", learned ? a.at : Tensor{}, context,
                             learned ? a.positions.shape[0] : context);
-  const Vocabulary vocabulary("embedding", a.tokens.shape[0], a.firstId, a.vocabulary);
+  const HostVocabulary vocabulary("embedding", a.tokens.shape[0], a.firstId, a.vocabulary);
   dispatch(a.x, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const int32_t* ids = a.tokenIds.as<int32_t>();
@@ -98,7 +98,7 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
   const bool learned = a.dPositions.data != nullptr;
   const Positions positions("embeddingWeights", learned ? a.at : Tensor{}, context,
                             learned ? a.dPositions.shape[0] : context);
-  const Vocabulary vocabulary("embeddingWeights", a.dTokens.shape[0], a.firstId, a.vocabulary);
+  const HostVocabulary vocabulary("embeddingWeights", a.dTokens.shape[0], a.firstId, a.vocabulary);
   if (a.betaTokens == 0) fillZero(a.dTokens);
   if (learned && a.betaPositions == 0) fillZero(a.dPositions);
   dispatch(a.dx, [&](const auto& elementwise, auto zero) {
@@ -122,7 +122,7 @@ void HostKernels::logitStatistics(const LogitStatisticsArgs& a) {
   }
   requireOperands(a);
   const int64_t count = a.labels.count(), w = width(a.logits), stride = rowStride(a.logits);
-  const Vocabulary vocabulary("logitStatistics", w, a.firstId, a.vocabulary);
+  const HostVocabulary vocabulary("logitStatistics", w, a.firstId, a.vocabulary);
   dispatch(a.logits, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);
     const int32_t* labels = a.labels.as<int32_t>();
@@ -148,7 +148,7 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
   const bool isWhole = a.statistics.data == nullptr;
   const int64_t ranks = isWhole ? 1 : a.statistics.shape[0];
   const int64_t w = width(a.logits), stride = rowStride(a.logits);
-  const Vocabulary vocabulary("crossEntropy", w, a.firstId, a.vocabulary);
+  const HostVocabulary vocabulary("crossEntropy", w, a.firstId, a.vocabulary);
   double total = 0;
   dispatch(a.logits, [&](const auto& elementwise, auto zero) {
     using T = decltype(zero);

@@ -63,9 +63,9 @@ class Arrangements {
 };
 
 /// The training under one strategy.
-struct Compared {
-  Compared(SampleRank& of, Arrangements& ranks, const TrainingJob& all, Strategy of_,
-           const std::vector<uint8_t>& tokens)
+struct ComparedStrategy {
+  ComparedStrategy(SampleRank& of, Arrangements& ranks, const TrainingJob& all, Strategy of_,
+                   const std::vector<uint8_t>& tokens)
       : strategy(std::move(of_)),
         job(all),
         mesh(ranks.as(strategy.layout.mesh)),
@@ -101,7 +101,7 @@ struct Compared {
 };
 
 /// For whom ranks wait, as shares of the steps' time: means over ranks. Collective.
-Waited sharesWaited(SampleRank& rank, const Compared& c) {
+Waited sharesWaited(SampleRank& rank, const ComparedStrategy& c) {
   Waited own = c.waited, mean;
   const double seconds = c.times.totalMilliseconds() / 1e3 * rank.mesh.ranks();
   for (double& share : own.seconds) share = seconds > 0 ? share / seconds : 0;
@@ -116,7 +116,7 @@ Waited sharesWaited(SampleRank& rank, const Compared& c) {
 }
 
 /// What is known without data, too.
-nlohmann::json plannedOf(const Compared& c, const Prediction& predicted) {
+nlohmann::json plannedOf(const ComparedStrategy& c, const Prediction& predicted) {
   nlohmann::json memory, counts;
   for (const auto& [kind, bytes] : kindsOf(c.engine.memory())) memory[kind] = bytes;
   for (const CollectiveKind kind : kCollectiveKinds) {
@@ -134,7 +134,8 @@ nlohmann::json plannedOf(const Compared& c, const Prediction& predicted) {
           {"predicted_bytes", predicted.memory.total()}};
 }
 
-nlohmann::json measuredOf(const Compared& c, const Waited& shares, const Prediction& predicted) {
+nlohmann::json measuredOf(const ComparedStrategy& c, const Waited& shares,
+                          const Prediction& predicted) {
   const double seconds = c.times.medianMilliseconds() / 1e3;
   nlohmann::json row = plannedOf(c, predicted), waited;
   for (const Awaited awaited : kAwaited) waited[toString(awaited)] = shares[awaited];
@@ -242,7 +243,7 @@ void say(SampleRank& rank, const CompareOptions& options, const std::vector<nloh
 
 /// What a run without data says this rank holds is what it held; of experts without a capacity it
 /// cannot know.
-void requirePlanned(const Compared& c, const ExpertOptions& experts) {
+void requirePlanned(const ComparedStrategy& c, const ExpertOptions& experts) {
   if (experts.count > 0 && experts.capacityFactor == 0) return;
   const TrainingMemory planned = dryRunUnder(c.job, c.strategy.layout, c.mesh.rank()).memory;
   ensure(planned == c.engine.memory(), c.strategy.name, ": rank ", c.mesh.rank(), " ",
@@ -250,13 +251,13 @@ void requirePlanned(const Compared& c, const ExpertOptions& experts) {
 }
 
 /// One training after the other, a step of each at a time.
-std::list<Compared> trained(SampleRank& rank, Arrangements& ranks, const TrainingJob& job) {
+std::list<ComparedStrategy> trained(SampleRank& rank, Arrangements& ranks, const TrainingJob& job) {
   const std::vector<uint8_t> tokens = sampleText();
-  std::list<Compared> all;
+  std::list<ComparedStrategy> all;
   for (Strategy& strategy : strategiesOf(job, rank.mesh.ranks()))
     all.emplace_back(rank, ranks, job, std::move(strategy), tokens);
   for (int64_t step = 0; step < rank.options.steps; ++step)
-    for (Compared& compared : all) compared.step(step);
+    for (ComparedStrategy& compared : all) compared.step(step);
   return all;
 }
 
@@ -264,13 +265,13 @@ std::list<Compared> trained(SampleRank& rank, Arrangements& ranks, const Trainin
 /// compute as this machine does, and what they exchange is copied in its memory.
 void compareDry(SampleRank& rank, const TrainingJob& job, const CompareOptions& options) {
   Arrangements arrangements(rank.mesh);
-  const std::list<Compared> all = trained(rank, arrangements, job);
+  const std::list<ComparedStrategy> all = trained(rank, arrangements, job);
   if (rank.options.device != "dry") return;  // ranks come after this run, and say what they find
   const DeviceRates rates = ratesHere(rank.options, rank.mesh.ranks());
   CopyingNetwork network(rates.of("copy").bytesPerSecond / 2);  // each byte is read and written
   Predictor predictor(job, rates, network, rank.mesh.ranks());
   std::vector<nlohmann::json> rows;
-  for (const Compared& compared : all)
+  for (const ComparedStrategy& compared : all)
     rows.push_back(plannedOf(compared, predictor.predict(compared.strategy.layout)));
   say(rank, options, rows);
 }
@@ -285,9 +286,9 @@ void compare(SampleRank& rank, const CompareOptions& options) {
   MeasuredNetwork network(rank);
   Predictor predictor(job, rates, network, rank.mesh.ranks());
   Arrangements arrangements(rank.mesh);
-  const std::list<Compared> all = trained(rank, arrangements, job);
+  const std::list<ComparedStrategy> all = trained(rank, arrangements, job);
   std::vector<nlohmann::json> rows;
-  for (const Compared& compared : all) {
+  for (const ComparedStrategy& compared : all) {
     requirePlanned(compared, rank.options.model.experts);
     const Waited shares = sharesWaited(rank, compared);
     if (rank.mesh.rank() == 0)

@@ -21,9 +21,9 @@ struct Strategy {
 std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks);
 
 /// What exchanges took here: a constant and a rate for each kind and number of ranks.
-class MeasuredNetwork final : public Network {
+class MeasuredNetwork final : public NetworkModel {
  public:
-  using Network::seconds;
+  using NetworkModel::seconds;
   /// Collective over all ranks: all groups of a size measure at the same time.
   explicit MeasuredNetwork(SampleRank& rank);
   double seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind, double bytes) override;
@@ -37,9 +37,9 @@ class MeasuredNetwork final : public Network {
 
 /// What exchanges take whose bytes are copied in memory and that cost nothing else: each that a
 /// rank gets from another one once, and in an AllReduce twice. Of ranks that are not there.
-class CopyingNetwork final : public Network {
+class CopyingNetwork final : public NetworkModel {
  public:
-  using Network::seconds;
+  using NetworkModel::seconds;
   explicit CopyingNetwork(double bytesPerSecond) : bytesPerSecond_(bytesPerSecond) {}
   double seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind, double bytes) override;
 

@@ -110,7 +110,7 @@ void flushOutput() {
     fail(ErrorCode::System, "standard output cannot be written: ", std::strerror(reason));
 }
 
-Progress::Progress(const TrainOptions& options, bool enabled)
+TrainingProgress::TrainingProgress(const TrainOptions& options, bool enabled)
     : enabled_(enabled),
       terminal_(isatty(STDOUT_FILENO) == 1),
       steps_(options.steps),
@@ -130,7 +130,7 @@ Progress::Progress(const TrainOptions& options, bool enabled)
   require(json_ != nullptr, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
 }
 
-void Progress::resumed(int64_t step) {
+void TrainingProgress::resumed(int64_t step) {
   std::error_code unknown;
   if (!json_ || !std::filesystem::is_regular_file(jsonPath_, unknown)) return;
   std::ifstream lines(jsonPath_, std::ios::binary);
@@ -142,11 +142,11 @@ void Progress::resumed(int64_t step) {
                                kept);  // what is appended goes to the end that it has then
 }
 
-double Progress::seconds(Clock::time_point since) const {
+double TrainingProgress::seconds(Clock::time_point since) const {
   return std::chrono::duration<double>(Clock::now() - since).count();
 }
 
-void Progress::begin(int64_t parameters, int64_t tokens, int ranks) {
+void TrainingProgress::begin(int64_t parameters, int64_t tokens, int ranks) {
   ranks_ = ranks;
   flopsPerToken_ = 6 * (static_cast<double>(parameters) - idleParameters_) + attentionFlops_;
   if (json_ && peakFlops_ == 0 && onHost_) peakFlops_ = measuredFlops();
@@ -161,7 +161,7 @@ void Progress::begin(int64_t parameters, int64_t tokens, int ranks) {
   flushOutput();
 }
 
-void Progress::shortText(int64_t windows) {
+void TrainingProgress::shortText(int64_t windows) {
   if (!enabled_ || windows >= batch_) return;
   std::fprintf(stderr,
                "train_gpt: the text has %lld windows, fewer than --batch %lld: each step sees some "
@@ -169,8 +169,8 @@ void Progress::shortText(int64_t windows) {
                static_cast<long long>(windows), static_cast<long long>(batch_));
 }
 
-void Progress::step(int64_t step, const StepReport& report, double learningRate,
-                    const TrainingMemory& memory) {
+void TrainingProgress::step(int64_t step, const StepReport& report, double learningRate,
+                            const TrainingMemory& memory) {
   if (!enabled_) return;
   const double elapsed = seconds(lastStep_);
   lastStep_ = Clock::now();
@@ -179,8 +179,8 @@ void Progress::step(int64_t step, const StepReport& report, double learningRate,
   if (due || step == 1 || step == steps_) show(step, report);
 }
 
-void Progress::writeJson(int64_t step, const StepReport& report, double learningRate,
-                         double stepSeconds, const TrainingMemory& memory) {
+void TrainingProgress::writeJson(int64_t step, const StepReport& report, double learningRate,
+                                 double stepSeconds, const TrainingMemory& memory) {
   const double rate = static_cast<double>(tokensPerStep_) / stepSeconds;
   std::string line = message("{\"step\": ", step, ", \"tokens\": ", report.tokens);
   const auto add = [&](const char* key, double value) {
@@ -203,7 +203,7 @@ void Progress::writeJson(int64_t step, const StepReport& report, double learning
     fail(ErrorCode::System, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
 }
 
-void Progress::show(int64_t step, const StepReport& report) {
+void TrainingProgress::show(int64_t step, const StepReport& report) {
   lastShown_ = Clock::now();
   const double rate = static_cast<double>(step) / seconds(start_);
   const auto left = static_cast<long long>(static_cast<double>(steps_ - step) / rate);
@@ -214,13 +214,13 @@ void Progress::show(int64_t step, const StepReport& report) {
   flushOutput();
 }
 
-void Progress::notFinite(const std::string& what) {
+void TrainingProgress::notFinite(const std::string& what) {
   if (!enabled_) return;
   std::fprintf(stderr, "train_gpt: %s: the training has diverged, a smaller --lr may help\n",
                what.c_str());
 }
 
-void Progress::stopped(int64_t step, int signal, const std::string& checkpoints) {
+void TrainingProgress::stopped(int64_t step, int signal, const std::string& checkpoints) {
   if (!enabled_) return;
   std::printf("%sended by SIG%s after step %lld; %s\n", terminal_ ? "\n" : "", sigabbrev_np(signal),
               static_cast<long long>(step),
@@ -230,14 +230,14 @@ void Progress::stopped(int64_t step, int signal, const std::string& checkpoints)
   flushOutput();
 }
 
-void Progress::validation(double loss) {
+void TrainingProgress::validation(double loss) {
   if (!enabled_) return;
   std::printf("validation loss %.4f nats a %s (%.3f bits) after %.0f s\n", loss, unit_.c_str(),
               loss / std::log(2.0), seconds(start_));
   flushOutput();
 }
 
-void Progress::text(const std::string& prompt, const std::string& generated) {
+void TrainingProgress::text(const std::string& prompt, const std::string& generated) {
   if (!enabled_) return;
   std::printf("\n%s%s\n", printable(prompt).c_str(), printable(generated).c_str());
   flushOutput();

@@ -14,10 +14,10 @@
 
 namespace tutti::parallel {
 
-class Progress {
+class TrainingProgress {
  public:
   /// Throws InvalidArgument naming the JSON file when it cannot be written.
-  Progress(const TrainOptions& options, bool enabled);
+  TrainingProgress(const TrainOptions& options, bool enabled);
 
   void begin(int64_t parameters, int64_t tokens, int ranks);
   /// The training goes on behind `step`: lines of later ones, which an attempt before this one has

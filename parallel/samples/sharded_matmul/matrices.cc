@@ -80,8 +80,8 @@ Tensor multiplyParts(const Product& product, const Tensor& a, const Tensor& b, K
   return gemm.c;
 }
 
-Collectives predictedCollectives(const DeviceMesh& mesh, const Step& step, const Tensor& from,
-                                 const Tensor& to) {
+Collectives predictedCollectives(const DeviceMesh& mesh, const RedistributionStep& step,
+                                 const Tensor& from, const Tensor& to) {
   if (mesh.extent(step.axis) == 1 || step.move == Move::Slice) return {};
   CollectiveCounters count;
   switch (step.move) {
@@ -94,7 +94,8 @@ Collectives predictedCollectives(const DeviceMesh& mesh, const Step& step, const
   return {{AxisSet{step.axis}, count}};
 }
 
-void requirePredicted(const Step& step, const Collectives& counted, const Collectives& predicted) {
+void requirePredicted(const RedistributionStep& step, const Collectives& counted,
+                      const Collectives& predicted) {
   ensure(counted == predicted, "a step (", toString(step.move), ") ", describe(counted),
          "and the algebra predicts that it ", describe(predicted));
 }

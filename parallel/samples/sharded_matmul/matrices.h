@@ -26,11 +26,12 @@ Tensor multiplyParts(const Product& product, const Tensor& a, const Tensor& b, K
 
 /// What a step from one of these to the other sends, as communicators count it: by its larger side,
 /// what is cut up or what is put together. Nothing where the step's axis has one rank.
-Collectives predictedCollectives(const DeviceMesh& mesh, const Step& step, const Tensor& from,
-                                 const Tensor& to);
+Collectives predictedCollectives(const DeviceMesh& mesh, const RedistributionStep& step,
+                                 const Tensor& from, const Tensor& to);
 /// Throws Internal, naming the step's move, unless the ranks along every set of axes have `counted`
 /// what was `predicted`.
-void requirePredicted(const Step& step, const Collectives& counted, const Collectives& predicted);
+void requirePredicted(const RedistributionStep& step, const Collectives& counted,
+                      const Collectives& predicted);
 
 /// The largest difference between `part` and what of `whole` it is, in units of the largest element
 /// of the whole; NaN where there is one.

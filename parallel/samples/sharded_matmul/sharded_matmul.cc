@@ -65,8 +65,8 @@ class Multiplication {
     return moved(c, product_.c, way.stepsOfC);
   }
 
-  Tensor moved(Tensor x, const Term& term, const std::vector<Step>& steps) {
-    for (const Step& step : steps) {
+  Tensor moved(Tensor x, const Term& term, const std::vector<RedistributionStep>& steps) {
+    for (const RedistributionStep& step : steps) {
       lines_.start();
       const Tensor from = x;
       const Collectives before = rank_.mesh.counters();
@@ -79,7 +79,7 @@ class Multiplication {
     return x;
   }
 
-  std::string how(const Step& step, const Collectives& counted) const {
+  std::string how(const RedistributionStep& step, const Collectives& counted) const {
     if (step.move == Move::Slice) return "slice, nothing is sent";
     const auto along = counted.find({step.axis});  // none where one rank is
     return message(describe(along == counted.end() ? CollectiveCounters() : along->second),

@@ -33,7 +33,7 @@ using namespace tutti::parallel;
 /// Ends a training whose numbers are no longer finite; returns its exit code. All ranks see the
 /// same numbers and come here together. The first that leaves ends the others, so none does before
 /// rank 0 has said why.
-int diverged(DeviceMesh& mesh, Progress& progress, const std::string& what) {
+int diverged(DeviceMesh& mesh, TrainingProgress& progress, const std::string& what) {
   progress.notFinite(what);
   if (MeshCommunicator* all = mesh.communicator(AxisSet::all())) all->barrier();
   return 1;
@@ -109,7 +109,7 @@ int train(const TrainOptions& options, int ranks) {
   const CosineSchedule schedule{options.learningRate, options.warmup, options.steps};
 
   if (!options.initFrom.empty()) loadWeights(mesh, engine.store(), options.initFrom);
-  Progress progress(options, mesh.rank() == 0);
+  TrainingProgress progress(options, mesh.rank() == 0);
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
   const Metadata same = sameInAllRuns(options, text.train);

@@ -6,7 +6,7 @@
 namespace tutti::bootstrap {
 namespace {
 
-Mac macOf(const Key& key, Direction direction, uint64_t number,
+Mac macOf(const Key& key, RecordDirection direction, uint64_t number,
           std::span<const std::byte> payload) {
   base::ByteWriter text;
   text.put(direction).put(number).put(payload);

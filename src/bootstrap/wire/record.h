@@ -10,23 +10,23 @@
 
 namespace tutti::bootstrap {
 
-enum class Direction : uint8_t { ToRendezvous = 1, FromRendezvous = 2 };
+enum class RecordDirection : uint8_t { ToRendezvous = 1, FromRendezvous = 2 };
 
 class RecordWriter {
  public:
-  RecordWriter(const Key& key, Direction direction) : key_(key), direction_(direction) {}
+  RecordWriter(const Key& key, RecordDirection direction) : key_(key), direction_(direction) {}
   base::Bytes seal(std::span<const std::byte> payload);
 
  private:
   Key key_;
-  Direction direction_;
+  RecordDirection direction_;
   uint64_t number_ = 0;
 };
 
 class RecordReader {
  public:
   /// `limit`: most bytes of one payload; a longer one is refused before memory is had for it.
-  RecordReader(const Key& key, Direction direction, size_t limit)
+  RecordReader(const Key& key, RecordDirection direction, size_t limit)
       : key_(key), direction_(direction), limit_(limit) {}
   void feed(std::span<const std::byte> bytes);
   /// The next whole record. Throws Refused when it is too long or not authentic.
@@ -34,7 +34,7 @@ class RecordReader {
 
  private:
   Key key_;
-  Direction direction_;
+  RecordDirection direction_;
   size_t limit_;
   uint64_t number_ = 0;
   base::Bytes pending_;

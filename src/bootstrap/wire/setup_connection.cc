@@ -73,8 +73,8 @@ void SetupConnection::readHandshake() {
 void SetupConnection::openRecords() {
   const Key key = handshake_.sessionKey();
   const bool connecting = side_ == Side::Connecting;
-  const auto own = connecting ? Direction::ToRendezvous : Direction::FromRendezvous;
-  const auto theirs = connecting ? Direction::FromRendezvous : Direction::ToRendezvous;
+  const auto own = connecting ? RecordDirection::ToRendezvous : RecordDirection::FromRendezvous;
+  const auto theirs = connecting ? RecordDirection::FromRendezvous : RecordDirection::ToRendezvous;
   writer_.emplace(key, own);
   if (handshake_.purpose() == HandshakePurpose::Rendezvous)
     reader_.emplace(key, theirs, connecting ? kMaxTableBytes : kMaxArrivalBytes);

@@ -18,7 +18,9 @@ struct Writer {
     out.put(static_cast<uint32_t>(table.ranks.size()));
     for (const Arrival& arrival : table.ranks) (*this)(arrival);
   }
-  void operator()(const Progress& progress) { out.put(progress.text.substr(0, kMaxTextBytes)); }
+  void operator()(const SetupProgress& progress) {
+    out.put(progress.text.substr(0, kMaxTextBytes));
+  }
   void operator()(const Connected&) {}
   void operator()(const Complete&) {}
   void operator()(const Failure& failure) {
@@ -55,7 +57,7 @@ SetupMessage readBody(uint8_t kind, base::ByteReader& in, size_t bytes) {
   switch (kind) {
     case 0: return readArrival(in);
     case 1: return readTable(in, bytes);
-    case 2: return Progress{in.getString("progress", kMaxTextBytes)};
+    case 2: return SetupProgress{in.getString("progress", kMaxTextBytes)};
     case 3: return Connected{};
     case 4: return Complete{};
     case 5: return readFailure(in);

@@ -21,7 +21,7 @@ struct Table {
   std::vector<Arrival> ranks;
 };
 /// Rendezvous: who is still missing, for the message of a timeout.
-struct Progress {
+struct SetupProgress {
   std::string text;
 };
 /// Rank: it is connected to all others.
@@ -34,7 +34,7 @@ struct Failure {
   std::string text;
 };
 
-using SetupMessage = std::variant<Arrival, Table, Progress, Connected, Complete, Failure>;
+using SetupMessage = std::variant<Arrival, Table, SetupProgress, Connected, Complete, Failure>;
 
 inline constexpr size_t kMaxArrivalBytes = 4096;            ///< of what a rank sends
 inline constexpr size_t kMaxTableBytes = size_t{16} << 20;  ///< of what the rendezvous sends

@@ -38,7 +38,7 @@ uint64_t lastOf(uint32_t ended, uint64_t launched) {
 
 class CopyEngine final : public GpuEngine {
  public:
-  CopyEngine(const transports::p2p::Endpoint& endpoint, uint64_t deadlineNs, size_t streams)
+  CopyEngine(const transports::p2p::P2pEndpoint& endpoint, uint64_t deadlineNs, size_t streams)
       : executor_(
             endpoint,
             {.deadlineNs = deadlineNs, .mostOperations = kMostOperations, .mostStreams = streams}) {
@@ -125,7 +125,7 @@ std::optional<GpuFailure> CopyEngine::failure(uint64_t launched) const {
 
 }  // namespace
 
-std::unique_ptr<GpuEngine> makeCopyEngine(const transports::p2p::Endpoint& endpoint,
+std::unique_ptr<GpuEngine> makeCopyEngine(const transports::p2p::P2pEndpoint& endpoint,
                                           uint64_t deadlineNs, size_t streams) {
   const device::OnDevice on(endpoint.device());
   return std::make_unique<CopyEngine>(endpoint, deadlineNs, streams);

@@ -24,7 +24,7 @@ class CudaSide;
 struct CudaMemory {
   int device = 0;
   std::unique_ptr<transports::p2p::PinnedMemory<uint32_t>> probeIsOver;
-  std::unique_ptr<transports::p2p::Endpoint> endpoint, before;
+  std::unique_ptr<transports::p2p::P2pEndpoint> endpoint, before;
   std::unique_ptr<executor::copy::CopyProbe> copyProbe;
   std::unique_ptr<transports::Endpoint> remote;
   std::unique_ptr<GpuEngine> engine;

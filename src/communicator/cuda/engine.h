@@ -48,12 +48,12 @@ class GpuEngine {
 
 /// The endpoint outlives it, and so does the process's residency. `far` leads to the peers that the
 /// endpoint has through the host. `keepsLines`: as wireFor() has it.
-std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
+std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::P2pEndpoint& endpoint,
                                             const executor::kernel::InterpreterOptions& options,
                                             bool keepsLines,
                                             std::unique_ptr<transports::Endpoint> remote);
 /// The endpoint has slots for copies. `streams`: of one call at most.
-std::unique_ptr<GpuEngine> makeCopyEngine(const transports::p2p::Endpoint& endpoint,
+std::unique_ptr<GpuEngine> makeCopyEngine(const transports::p2p::P2pEndpoint& endpoint,
                                           uint64_t deadlineNs, size_t streams);
 
 /// Of one rank of a launch.

@@ -22,9 +22,9 @@ namespace {
 
 using device::OnDevice;
 using device::OutsideCapture;
-using transports::p2p::Endpoint;
-using transports::p2p::Handles;
-using transports::p2p::Layout;
+using transports::p2p::P2pEndpoint;
+using transports::p2p::P2pHandles;
+using transports::p2p::P2pLayout;
 
 /// Of a rank's slots by the simple wire; those of LL and LL128 take as much again at most.
 constexpr size_t kSlotsBytes = 16 << 20;
@@ -44,7 +44,7 @@ int channelsOf(int device) {
   return 2 * slices;
 }
 
-Layout layoutFor(int device, int size) {
+P2pLayout layoutFor(int device, int size) {
   const int channels = channelsOf(device);
   const size_t rings = static_cast<size_t>(std::max(size - 1, 1)) * static_cast<size_t>(channels);
   size_t slotBytes = kMostSlotBytes;
@@ -55,7 +55,7 @@ Layout layoutFor(int device, int size) {
 
 /// Slots for copies alone: each message costs some calls, so that large ones are worth their
 /// memory.
-Layout copyLayoutFor(int size) {
+P2pLayout copyLayoutFor(int size) {
   constexpr int kChannels = 2;
   constexpr size_t kBytes = 64 << 20, kMost = 1 << 20, kLeast = 64 << 10;
   const size_t rings = static_cast<size_t>(std::max(size - 1, 1)) * kChannels;
@@ -91,17 +91,18 @@ Device checked(Device device) {
   return device;
 }
 
-std::unique_ptr<Endpoint> makeLocalEndpoint(const GpuSide::Options& options, const Layout& layout) {
+std::unique_ptr<P2pEndpoint> makeLocalEndpoint(const GpuSide::Options& options,
+                                               const P2pLayout& layout) {
   const int device = options.device.index;
-  Handles handles = Handles::Ipc;
+  P2pHandles handles = P2pHandles::Ipc;
   if (options.hasOtherProcesses) {
     if (!base::env().gpuIpc && device::VirtualMemory::isSupported(device))
-      handles = Handles::Descriptors;
+      handles = P2pHandles::Descriptors;
     base::log(LogLevel::Info, "rank ", options.rank, " on ", toString(options.device),
               ": other processes get at its memory by ",
-              handles == Handles::Descriptors ? "descriptors" : "CUDA's IPC handles");
+              handles == P2pHandles::Descriptors ? "descriptors" : "CUDA's IPC handles");
   }
-  return std::make_unique<Endpoint>(device, options.rank, options.size, layout, 0, handles);
+  return std::make_unique<P2pEndpoint>(device, options.rank, options.size, layout, 0, handles);
 }
 
 }  // namespace
@@ -145,8 +146,8 @@ void CudaSide::giveBlocks() {
   if (std::exchange(share_, {}).count > 0) BlockShares::ofProcess().give(group_, device());
 }
 
-transports::Address CudaSide::address(int peer) {
-  transports::Address own = isRemote(peer) ? remote_->address(peer) : endpoint_->address();
+transports::EndpointAddress CudaSide::address(int peer) {
+  transports::EndpointAddress own = isRemote(peer) ? remote_->address(peer) : endpoint_->address();
   own.blob = base::ByteWriter()
                  .put(thisProcess().id)
                  .put(thisProcess().number)
@@ -158,7 +159,7 @@ transports::Address CudaSide::address(int peer) {
   return own;
 }
 
-void CudaSide::connect(int peer, const transports::Address& address) {
+void CudaSide::connect(int peer, const transports::EndpointAddress& address) {
   base::ByteReader in(address.blob);
   peers_[peer].process.id = in.get<int64_t>("process");
   peers_[peer].process.number = in.get<uint64_t>("number of its process");
@@ -470,15 +471,15 @@ namespace {
 CudaSide& sideOf(const GpuLaunch& rank) { return static_cast<CudaSide&>(*rank.side); }
 
 /// One of a launch's ranks, with a call of it.
-struct Part {
+struct DescribedPart {
   const GpuLaunch& rank;
   uint64_t calls;
 };
 
-std::vector<Part> partsOf(std::span<const GpuLaunch> calls) {
-  std::vector<Part> parts;
+std::vector<DescribedPart> partsOf(std::span<const GpuLaunch> calls) {
+  std::vector<DescribedPart> parts;
   for (const GpuLaunch& call : calls) {
-    const auto same = [&](const Part& part) { return part.rank.side == call.side; };
+    const auto same = [&](const DescribedPart& part) { return part.rank.side == call.side; };
     if (const auto known = std::ranges::find_if(parts, same); known != parts.end())
       ++known->calls;
     else
@@ -487,10 +488,10 @@ std::vector<Part> partsOf(std::span<const GpuLaunch> calls) {
   return parts;
 }
 
-void after(const Part& part) { sideOf(part.rank).after(part.rank, part.calls); }
+void after(const DescribedPart& part) { sideOf(part.rank).after(part.rank, part.calls); }
 
 // What was enqueued is waited for, by every rank. CUDA has refused a call, and may refuse these.
-void afterFailure(const Part& part) {
+void afterFailure(const DescribedPart& part) {
   try {
     after(part);
   } catch (const Error& error) {
@@ -508,7 +509,7 @@ bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) {
 }
 
 void launchOnGpu(std::span<const GpuLaunch> calls) {
-  const std::vector<Part> parts = partsOf(calls);
+  const std::vector<DescribedPart> parts = partsOf(calls);
   const auto launching = CudaSides::ofProcess().launching();
   // Who takes turns is the only rank of its communicator on its device: no two are held.
   const auto turn = sideOf(calls.front()).turn();

@@ -31,8 +31,8 @@ class CudaSide final : public GpuSide {
   explicit CudaSide(const Options& options);
   ~CudaSide() override;
 
-  transports::Address address(int peer) override;
-  void connect(int peer, const transports::Address& address) override;
+  transports::EndpointAddress address(int peer) override;
+  void connect(int peer, const transports::EndpointAddress& address) override;
   const GpuState& state() override;
   std::vector<base::FileDescriptor> descriptors() override;
   void hear(int peer, const ToldGpuState& theirs) override;
@@ -115,7 +115,7 @@ class CudaSide final : public GpuSide {
   std::unique_ptr<transports::p2p::PinnedMemory<uint32_t>> probeIsOver_ =
       std::make_unique<transports::p2p::PinnedMemory<uint32_t>>(1);
   // `before_` is the one before rejoin(), until all peers have let go of its memory.
-  std::unique_ptr<transports::p2p::Endpoint> endpoint_, before_;
+  std::unique_ptr<transports::p2p::P2pEndpoint> endpoint_, before_;
   std::unique_ptr<executor::copy::CopyProbe> copyProbe_;  // while it is under way, of copies
   std::unique_ptr<transports::Endpoint> remote_;  // to the remote peers, until the engine has it
   GpuState state_;
@@ -131,7 +131,7 @@ class CudaSide final : public GpuSide {
   std::atomic<bool> hasLeft_{false};
   std::atomic<bool> hasDiscarded_{false};
   LaunchOrder order_;  // of this rank's calls
-  CudaEvent joined_;
+  OrderEvent joined_;
   GraphCount graphs_;
   std::atomic<uint64_t> launched_{0};
 };

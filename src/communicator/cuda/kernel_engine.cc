@@ -26,7 +26,7 @@ class KernelPlan final : public GpuPlan {
 
 class KernelEngine final : public GpuEngine {
  public:
-  KernelEngine(transports::p2p::Endpoint& endpoint,
+  KernelEngine(transports::p2p::P2pEndpoint& endpoint,
                const executor::kernel::InterpreterOptions& options, bool keepsLines,
                std::unique_ptr<transports::Endpoint> remote)
       : rank_(endpoint.rank()),
@@ -161,7 +161,7 @@ void KernelEngine::launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_
 
 }  // namespace
 
-std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
+std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::P2pEndpoint& endpoint,
                                             const executor::kernel::InterpreterOptions& options,
                                             bool keepsLines,
                                             std::unique_ptr<transports::Endpoint> remote) {

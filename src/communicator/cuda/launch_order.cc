@@ -13,8 +13,8 @@ constexpr uint64_t kOfThreads = uint64_t{1} << 63;
 
 }  // namespace
 
-CudaEvent::CudaEvent() { TUTTI_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
-CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+OrderEvent::OrderEvent() { TUTTI_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+OrderEvent::~OrderEvent() { cudaEventDestroy(event_); }
 
 uint64_t streamId(cudaStream_t stream) {
   static std::atomic<uint64_t> threads{0};
@@ -43,7 +43,7 @@ void LaunchOrder::before(cudaStream_t stream, uint64_t capture) {
     if (last->stream != stream) TUTTI_CUDA(cudaStreamWaitEvent(stream, last->event.get()));
     return;
   }
-  for (const CudaEvent* outside : {&last_, &replayed_})
+  for (const OrderEvent* outside : {&last_, &replayed_})
     TUTTI_CUDA(cudaStreamWaitEvent(stream, outside->get(), cudaEventWaitExternal));
 }
 

@@ -14,12 +14,12 @@
 namespace tutti::communicator {
 
 /// An event without times.
-class CudaEvent {
+class OrderEvent {
  public:
-  CudaEvent();  ///< of the current device
-  ~CudaEvent();
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
+  OrderEvent();  ///< of the current device
+  ~OrderEvent();
+  OrderEvent(const OrderEvent&) = delete;
+  OrderEvent& operator=(const OrderEvent&) = delete;
   cudaEvent_t get() const { return event_; }
 
  private:
@@ -51,13 +51,13 @@ class LaunchOrder {
     uint64_t capture = 0;
     uint64_t used = 0;  // when it was last
     cudaStream_t stream = nullptr;
-    CudaEvent event;
+    OrderEvent event;
     device::RecordNode record;
   };
   static constexpr size_t kCaptures = 8;
   Captured* lastOf(uint64_t capture);
 
-  CudaEvent last_, replayed_;
+  OrderEvent last_, replayed_;
   std::optional<uint64_t> lastStream_;  // its id
   std::array<Captured, kCaptures> captured_;
   uint64_t used_ = 0;

@@ -160,7 +160,7 @@ namespace {
 
 // Found once, with the arguments that they have had since CUDA 9.2.
 #define TUTTI_FUNCTION(name) decltype(&::name) name = driverFunction<decltype(::name)>(#name, 9020)
-struct Driver {
+struct StreamDriver {
   TUTTI_FUNCTION(cuStreamGetCtx);
   TUTTI_FUNCTION(cuCtxGetCurrent);
   TUTTI_FUNCTION(cuCtxSetCurrent);
@@ -170,7 +170,7 @@ struct Driver {
 
 /// To ask cudaStreamGetDevice() ends the capture; to ask for the context does not.
 int deviceOfCapturing(cudaStream_t stream) {
-  static const Driver driver;
+  static const StreamDriver driver;
   CUcontext context = nullptr, before = nullptr;
   CUdevice device = 0;
   TUTTI_CUDA(driver.cuStreamGetCtx(stream, &context));

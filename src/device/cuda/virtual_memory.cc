@@ -18,7 +18,7 @@ namespace {
 
 // Found once, all of them with the arguments that they have had since CUDA 10.2.
 #define TUTTI_FUNCTION(name) decltype(&::name) name = driverFunction<decltype(::name)>(#name, 10020)
-struct Driver {
+struct MemoryDriver {
   TUTTI_FUNCTION(cuMemCreate);
   TUTTI_FUNCTION(cuMemRelease);
   TUTTI_FUNCTION(cuMemAddressReserve);
@@ -34,8 +34,8 @@ struct Driver {
 };
 #undef TUTTI_FUNCTION
 
-const Driver& driver() {
-  static const Driver functions;
+const MemoryDriver& driver() {
+  static const MemoryDriver functions;
   return functions;
 }
 

@@ -15,13 +15,13 @@ uint64_t messagesOf(const Transfer& transfer, uint64_t slotBytes) {
   return std::max<uint64_t>(1, (transfer.bytes + slotBytes - 1) / slotBytes);
 }
 
-void send(Lane& lane, const std::byte* data, const Message& message) {
+void send(CopyLane& lane, const std::byte* data, const CopyMessage& message) {
   lane.awaitSlot(message);
   lane.queue().copy(lane.slot(message), data, message.bytes);
   lane.tell(message);
 }
 
-void receive(Lane& lane, std::byte* data, const Message& message) {
+void receive(CopyLane& lane, std::byte* data, const CopyMessage& message) {
   lane.awaitMessage(message);
   lane.queue().copy(data, lane.received(message), message.bytes);
   lane.giveBack(message);
@@ -29,27 +29,28 @@ void receive(Lane& lane, std::byte* data, const Message& message) {
 
 }  // namespace
 
-std::vector<Edge> edgesOf(const Exchange& exchange) {
-  std::vector<Edge> edges;
+std::vector<CopyEdge> edgesOf(const Exchange& exchange) {
+  std::vector<CopyEdge> edges;
   for (const bool sends : {true, false})
     for (const Transfer& transfer : sends ? exchange.sends : exchange.receives) {
       if (transfer.peer == exchange.rank) continue;
       auto edge = std::ranges::find_if(
-          edges, [&](const Edge& e) { return e.peer == transfer.peer && e.sends == sends; });
+          edges, [&](const CopyEdge& e) { return e.peer == transfer.peer && e.sends == sends; });
       if (edge == edges.end()) edge = edges.insert(edge, {transfer.peer, sends, {}});
       edge->transfers.push_back(transfer);
     }
   return edges;
 }
 
-uint64_t messagesOf(const std::vector<Edge>& edges, uint64_t slotBytes) {
+uint64_t messagesOf(const std::vector<CopyEdge>& edges, uint64_t slotBytes) {
   uint64_t messages = 0;
-  for (const Edge& edge : edges)
+  for (const CopyEdge& edge : edges)
     for (const Transfer& transfer : edge.transfers) messages += messagesOf(transfer, slotBytes);
   return messages;
 }
 
-ExchangeRun::ExchangeRun(std::vector<Edge> edges, std::vector<Lane>& lanes, uint64_t slotBytes)
+ExchangeRun::ExchangeRun(std::vector<CopyEdge> edges, std::vector<CopyLane>& lanes,
+                         uint64_t slotBytes)
     : edges_(std::move(edges)), lanes_(lanes), slotBytes_(slotBytes), progress_(edges_.size()) {}
 
 uint64_t ExchangeRun::place() const {
@@ -57,12 +58,13 @@ uint64_t ExchangeRun::place() const {
 }
 
 void ExchangeRun::enqueueNext() {
-  const Edge& edge = edges_[next_];
-  Lane& lane = lanes_[next_];
+  const CopyEdge& edge = edges_[next_];
+  CopyLane& lane = lanes_[next_];
   Progress& at = progress_[next_];
   const Transfer& transfer = edge.transfers[at.transfer];
   const uint64_t offset = at.piece * slotBytes_;
-  const Message message{0, edge.peer, at.number++, std::min(slotBytes_, transfer.bytes - offset)};
+  const CopyMessage message{0, edge.peer, at.number++,
+                            std::min(slotBytes_, transfer.bytes - offset)};
   lane.setKey(keyOf(transfer));
   if (edge.sends)
     send(lane, transfer.data + offset, message);

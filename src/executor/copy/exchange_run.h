@@ -13,23 +13,23 @@
 namespace tutti::executor::copy {
 
 /// The transfers to or from one peer, in order.
-struct Edge {
+struct CopyEdge {
   int peer = 0;
   bool sends = false;
   std::vector<Transfer> transfers;
 };
 
 /// All but those of a rank with itself; those that send first.
-std::vector<Edge> edgesOf(const Exchange& exchange);
+std::vector<CopyEdge> edgesOf(const Exchange& exchange);
 
 /// How many messages they take.
-uint64_t messagesOf(const std::vector<Edge>& edges, uint64_t slotBytes);
+uint64_t messagesOf(const std::vector<CopyEdge>& edges, uint64_t slotBytes);
 
 /// Message by message of all edges: those that are sent, then those that are received, of which
 /// each has been sent in the same turn at the other end.
 class ExchangeRun final : public Enqueuing {
  public:
-  ExchangeRun(std::vector<Edge> edges, std::vector<Lane>& lanes, uint64_t slotBytes);
+  ExchangeRun(std::vector<CopyEdge> edges, std::vector<CopyLane>& lanes, uint64_t slotBytes);
   uint64_t place() const override;
   void enqueueNext() override;
 
@@ -43,8 +43,8 @@ class ExchangeRun final : public Enqueuing {
   }
   void skip();
 
-  const std::vector<Edge> edges_;
-  std::vector<Lane>& lanes_;
+  const std::vector<CopyEdge> edges_;
+  std::vector<CopyLane>& lanes_;
   const uint64_t slotBytes_;
   std::vector<Progress> progress_;
   uint64_t turn_ = 0;

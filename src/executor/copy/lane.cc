@@ -2,7 +2,7 @@
 
 namespace tutti::executor::copy {
 
-Lane::Lane(const Ground& ground, uint32_t number, const LaneStream& stream, uint64_t key)
+CopyLane::CopyLane(const Ground& ground, uint32_t number, const LaneStream& stream, uint64_t key)
     : ground_(ground),
       words_(ground.own->lanes + number),
       key_(key),
@@ -10,37 +10,37 @@ Lane::Lane(const Ground& ground, uint32_t number, const LaneStream& stream, uint
       queue_(stream.stream, ground.waitFlags) {}
 
 template <class Word>
-Word* Lane::here(size_t offset) const {
+Word* CopyLane::here(size_t offset) const {
   return reinterpret_cast<Word*>(ground_.endpoint.memory() + offset);
 }
 
 template <class Word>
-Word* Lane::there(int peer, size_t offset) const {
+Word* CopyLane::there(int peer, size_t offset) const {
   return reinterpret_cast<Word*>(ground_.endpoint.memoryOf(peer) + offset);
 }
 
-uint32_t Lane::slotOf(const Message& message) const {
+uint32_t CopyLane::slotOf(const CopyMessage& message) const {
   return static_cast<uint32_t>(message.number % ground_.endpoint.layout().rings.slotCount);
 }
 
-unsigned char* Lane::received(const Message& message) const {
+unsigned char* CopyLane::received(const CopyMessage& message) const {
   return here<unsigned char>(
       ground_.endpoint.offsets().copySlot(message.channel, message.peer, slotOf(message)));
 }
 
-unsigned char* Lane::slot(const Message& message) const {
+unsigned char* CopyLane::slot(const CopyMessage& message) const {
   return there<unsigned char>(
       message.peer, ground_.endpoint.offsets().copySlot(message.channel, ground_.endpoint.rank(),
                                                         slotOf(message)));
 }
 
-void Lane::set(uint32_t* word, uint32_t& has, uint32_t value) {
+void CopyLane::set(uint32_t* word, uint32_t& has, uint32_t value) {
   if (has != value) queue_.write(word, value);
   has = value;
 }
 
 // For the host that looks what the lane waits for.
-void Lane::expect(Waiting what, const Message& message) {
+void CopyLane::expect(Waiting what, const CopyMessage& message) {
   set(&words_->state.call, call_, fingerprintOf(key_, message.bytes));
   set(&words_->state.told, told_, told(key_, message.bytes));
   queue_.write(&words_->state.number, static_cast<uint32_t>(message.number));
@@ -49,15 +49,15 @@ void Lane::expect(Waiting what, const Message& message) {
 
 // What the stream does next may take long, or wait for another lane; meanwhile the slot may have
 // the next message.
-void Lane::pass() { queue_.write(&words_->state.place, placeOf(Waiting::Passed, 0, 0, 0)); }
+void CopyLane::pass() { queue_.write(&words_->state.place, placeOf(Waiting::Passed, 0, 0, 0)); }
 
-void Lane::awaitLane(Lane& other) {
+void CopyLane::awaitLane(CopyLane& other) {
   other.queue_.flush();
   if (other.stream_.stream != stream_.stream) other.stream_.holdBack(queue_.flush());
 }
 
 // At least this and at least its complement: exactly this, or open.
-void Lane::awaitMessage(const Message& message) {
+void CopyLane::awaitMessage(const CopyMessage& message) {
   expect(Waiting::Message, message);
   const auto* const mark = here<CopyMark>(
       ground_.endpoint.offsets().copyMark(message.channel, message.peer, slotOf(message)));
@@ -68,7 +68,7 @@ void Lane::awaitMessage(const Message& message) {
   pass();
 }
 
-void Lane::awaitSlot(const Message& message) {
+void CopyLane::awaitSlot(const CopyMessage& message) {
   expect(Waiting::Slot, message);
   queue_.awaitAtLeast(here<uint32_t>(ground_.endpoint.offsets().copyCredit(
                           message.channel, message.peer, slotOf(message))),
@@ -80,7 +80,7 @@ void Lane::awaitSlot(const Message& message) {
 // not say whether it may write to another device's memory, or to that of another process. A copy
 // may, and begins when those before it in the stream have ended. One of up to 16 aligned bytes is
 // written by words at least; each of them is waited for.
-void Lane::tell(const Message& message) {
+void CopyLane::tell(const CopyMessage& message) {
   const auto& offsets = ground_.endpoint.offsets();
   const uint32_t slot = slotOf(message), call = fingerprintOf(key_, message.bytes);
   if (stagedCall_ != call) {
@@ -95,7 +95,7 @@ void Lane::tell(const Message& message) {
               &words_->stage, sizeof(CopyMark));
 }
 
-void Lane::giveBack(const Message& message) {
+void CopyLane::giveBack(const CopyMessage& message) {
   const auto& offsets = ground_.endpoint.offsets();
   const uint32_t slot = slotOf(message);
   queue_.copy(here<CopyMark>(offsets.copyMark(message.channel, message.peer, slot)),
@@ -105,7 +105,7 @@ void Lane::giveBack(const Message& message) {
               &ground_.own->sources.freed, sizeof(uint32_t));
 }
 
-void Lane::end() {
+void CopyLane::end() {
   queue_.write(&words_->state.place, placeOf(Waiting::Nothing, 0, 0, 0));
   queue_.flush();
 }

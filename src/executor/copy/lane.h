@@ -16,42 +16,42 @@ namespace tutti::executor::copy {
 
 /// What the lanes of a rank share.
 struct Ground {
-  const transports::p2p::Endpoint& endpoint;
+  const transports::p2p::P2pEndpoint& endpoint;
   OwnWords* own;  ///< in device memory
   unsigned waitFlags;
 };
 
 /// To or from a peer. Messages of a link (peer, channel, direction) are in one lane.
-struct Message {
+struct CopyMessage {
   int channel, peer;
   uint64_t number;  ///< of the link's in this operation, from 0
   uint64_t bytes;
 };
 
-class Lane {
+class CopyLane {
  public:
   /// `key`: of the call, its fingerprint; of a transfer, its transferKey(). The same at both ends.
-  Lane(const Ground& ground, uint32_t number, const LaneStream& stream, uint64_t key);
+  CopyLane(const Ground& ground, uint32_t number, const LaneStream& stream, uint64_t key);
 
   /// Messages from here on are of another transfer.
   void setKey(uint64_t key) { key_ = key; }
 
   /// What another one of this rank has been given so far.
-  void awaitLane(Lane& other);
-  void awaitMessage(const Message& message);
-  void awaitSlot(const Message& message);
-  unsigned char* received(const Message& message) const;
-  unsigned char* slot(const Message& message) const;
-  void tell(const Message& message);
-  void giveBack(const Message& message);
+  void awaitLane(CopyLane& other);
+  void awaitMessage(const CopyMessage& message);
+  void awaitSlot(const CopyMessage& message);
+  unsigned char* received(const CopyMessage& message) const;
+  unsigned char* slot(const CopyMessage& message) const;
+  void tell(const CopyMessage& message);
+  void giveBack(const CopyMessage& message);
   /// Waits for nothing more.
   void end();
 
   StreamQueue& queue() { return queue_; }
 
  private:
-  uint32_t slotOf(const Message& message) const;
-  void expect(Waiting what, const Message& message);
+  uint32_t slotOf(const CopyMessage& message) const;
+  void expect(Waiting what, const CopyMessage& message);
   void pass();
   void set(uint32_t* word, uint32_t& has, uint32_t value);
   template <class Word>

@@ -24,7 +24,7 @@ uint32_t patternWord(uint32_t number, int from, int to, uint32_t index) {
 
 }  // namespace
 
-CopyProbe::CopyProbe(const transports::p2p::Endpoint& endpoint, uint32_t number)
+CopyProbe::CopyProbe(const transports::p2p::P2pEndpoint& endpoint, uint32_t number)
     : endpoint_(endpoint),
       number_(number),
       waitFlags_(waitFlagsOf(endpoint.device())),

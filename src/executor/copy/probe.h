@@ -16,7 +16,7 @@ class CopyProbe {
  public:
   /// Copies to all connected peers, and returns when that is done. All ranks do it, each with the
   /// same number, which is new and not 0. The endpoint outlives it.
-  CopyProbe(const transports::p2p::Endpoint& endpoint, uint32_t number);
+  CopyProbe(const transports::p2p::P2pEndpoint& endpoint, uint32_t number);
 
   /// When all ranks have done that. By peer: what is wrong with what came from there, or nothing.
   std::vector<std::string> finish();
@@ -24,7 +24,7 @@ class CopyProbe {
  private:
   transports::p2p::ProbeFinding lookAt(int peer);
 
-  const transports::p2p::Endpoint& endpoint_;
+  const transports::p2p::P2pEndpoint& endpoint_;
   const uint32_t number_;
   const unsigned waitFlags_;
   transports::p2p::SetupStream setup_;

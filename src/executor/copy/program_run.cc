@@ -24,8 +24,9 @@ constexpr uint64_t kMostPitch = INT32_MAX;
 
 }  // namespace
 
-ProgramRun::ProgramRun(const CopyLaunch& launch, const plan::Shape& shape, std::vector<Lane>& lanes,
-                       unsigned char* scratch, int ranks, uint32_t foldBlocks)
+ProgramRun::ProgramRun(const CopyLaunch& launch, const plan::PlanShape& shape,
+                       std::vector<CopyLane>& lanes, unsigned char* scratch, int ranks,
+                       uint32_t foldBlocks)
     : launch_(launch),
       plan_(*launch.plan),
       shape_(shape),
@@ -51,10 +52,10 @@ void ProgramRun::enqueueNext() {
 void ProgramRun::enqueueStep(uint32_t number, uint32_t stepNumber) {
   const plan::Lane& its = plan_.program_.lanes[number];
   const Step& step = its.steps[stepNumber];
-  Lane& lane = lanes_[number];
+  CopyLane& lane = lanes_[number];
   for (const plan::Dependency& d : step.after)
     if (d.lane != number) lane.awaitLane(lanes_[d.lane]);
-  std::vector<Message> messages;  // by port, sources first
+  std::vector<CopyMessage> messages;  // by port, sources first
   for (const Port& port : step.sources) {
     messages.push_back(messageOf(its, port, received_));
     if (isChannel(port)) lane.awaitMessage(messages.back());
@@ -70,7 +71,7 @@ void ProgramRun::enqueueStep(uint32_t number, uint32_t stepNumber) {
     if (isChannel(step.sources[i])) lane.giveBack(messages[i]);
 }
 
-Message ProgramRun::messageOf(const plan::Lane& lane, const Port& port, Counts& counts) const {
+CopyMessage ProgramRun::messageOf(const plan::Lane& lane, const Port& port, Counts& counts) const {
   if (!isChannel(port)) return {};
   return {lane.channel, port.rank, counts[{lane.channel, port.rank}]++, messageBytes(port)};
 }
@@ -82,7 +83,7 @@ uint64_t ProgramRun::messageBytes(const Port& port) const {
 }
 
 // Chunks lie in slots as far apart as full ones are long, and so aligned.
-unsigned char* ProgramRun::addressOf(Lane& lane, const Port& port, const Message& message,
+unsigned char* ProgramRun::addressOf(CopyLane& lane, const Port& port, const CopyMessage& message,
                                      uint32_t index, bool isSource) const {
   if (isChannel(port))
     return (isSource ? lane.received(message) : lane.slot(message)) +
@@ -96,8 +97,8 @@ unsigned char* ProgramRun::addressOf(Lane& lane, const Port& port, const Message
 }
 
 // Chunks that follow each other in all operands are one piece.
-std::vector<ProgramRun::Piece> ProgramRun::piecesOf(Lane& lane, const Step& step,
-                                                    const std::vector<Message>& messages) const {
+std::vector<ProgramRun::Piece> ProgramRun::piecesOf(
+    CopyLane& lane, const Step& step, const std::vector<CopyMessage>& messages) const {
   std::vector<Piece> pieces;
   const auto data =
       std::ranges::find_if(step.targets, [](const Port& port) { return port.chunks > 0; });
@@ -129,7 +130,7 @@ bool ProgramRun::isScaled(const Port& port) const {
          (launch_.scalarAt || launch_.scalar != 1.0);
 }
 
-void ProgramRun::move(Lane& lane, const Step& step, const std::vector<Piece>& pieces) const {
+void ProgramRun::move(CopyLane& lane, const Step& step, const std::vector<Piece>& pieces) const {
   const bool divides = step.completes && launch_.op == ReduceOp::Avg;
   const bool scales = std::ranges::any_of(
       step.sources, [&](const Port& port) { return port.chunks > 0 && isScaled(port); });
@@ -138,7 +139,7 @@ void ProgramRun::move(Lane& lane, const Step& step, const std::vector<Piece>& pi
 }
 
 // Pieces that are alike and evenly spaced, as of several blocks in one message, are one copy.
-void ProgramRun::copy(Lane& lane, const std::vector<Piece>& pieces) const {
+void ProgramRun::copy(CopyLane& lane, const std::vector<Piece>& pieces) const {
   const auto pitch = [&](size_t operand) {
     return static_cast<uint64_t>(pieces[1].operands[operand] - pieces[0].operands[operand]);
   };
@@ -159,7 +160,7 @@ void ProgramRun::copy(Lane& lane, const std::vector<Piece>& pieces) const {
   }
 }
 
-void ProgramRun::fold(Lane& lane, const Step& step, const Piece& piece) const {
+void ProgramRun::fold(CopyLane& lane, const Step& step, const Piece& piece) const {
   const size_t size = sizeOf(launch_.type), sources = withChunks(step.sources);
   FoldArguments arguments{};
   arguments.bytes = piece.bytes;

@@ -53,7 +53,7 @@ struct CopyLaunch {
 
 class ProgramRun final : public Enqueuing {
  public:
-  ProgramRun(const CopyLaunch& launch, const plan::Shape& shape, std::vector<Lane>& lanes,
+  ProgramRun(const CopyLaunch& launch, const plan::PlanShape& shape, std::vector<CopyLane>& lanes,
              unsigned char* scratch, int ranks, uint32_t foldBlocks);
   uint64_t place() const override;
   void enqueueNext() override;
@@ -73,21 +73,21 @@ class ProgramRun final : public Enqueuing {
   using Counts = std::map<std::pair<int, int>, uint64_t>;
 
   void enqueueStep(uint32_t lane, uint32_t number);
-  Message messageOf(const plan::Lane& lane, const Port& port, Counts& counts) const;
+  CopyMessage messageOf(const plan::Lane& lane, const Port& port, Counts& counts) const;
   uint64_t messageBytes(const Port& port) const;
-  Address addressOf(Lane& lane, const Port& port, const Message& message, uint32_t index,
+  Address addressOf(CopyLane& lane, const Port& port, const CopyMessage& message, uint32_t index,
                     bool isSource) const;
-  std::vector<Piece> piecesOf(Lane& lane, const Step& step,
-                              const std::vector<Message>& messages) const;
-  void move(Lane& lane, const Step& step, const std::vector<Piece>& pieces) const;
-  void copy(Lane& lane, const std::vector<Piece>& pieces) const;
-  void fold(Lane& lane, const Step& step, const Piece& piece) const;
+  std::vector<Piece> piecesOf(CopyLane& lane, const Step& step,
+                              const std::vector<CopyMessage>& messages) const;
+  void move(CopyLane& lane, const Step& step, const std::vector<Piece>& pieces) const;
+  void copy(CopyLane& lane, const std::vector<Piece>& pieces) const;
+  void fold(CopyLane& lane, const Step& step, const Piece& piece) const;
   bool isScaled(const Port& port) const;
 
   const CopyLaunch& launch_;
   const CopyPlan& plan_;
-  const plan::Shape shape_;
-  std::vector<Lane>& lanes_;
+  const plan::PlanShape shape_;
+  std::vector<CopyLane>& lanes_;
   unsigned char* const scratch_;
   const int ranks_;
   const uint32_t foldBlocks_;

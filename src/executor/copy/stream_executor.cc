@@ -36,18 +36,18 @@ uint64_t operationsOf(const plan::Step& step) {
 
 /// More are of no use: a plan has two lanes on a channel at most, and an exchange one for each peer
 /// and direction.
-size_t mostStreams(const transports::p2p::Endpoint& endpoint, size_t allowed) {
+size_t mostStreams(const transports::p2p::P2pEndpoint& endpoint, size_t allowed) {
   const int lanes = 2 * std::max(endpoint.layout().rings.channels, endpoint.size() - 1);
   return std::min(static_cast<size_t>(lanes), allowed);
 }
 
 }  // namespace
 
-uint64_t scratchBytes(const transports::p2p::Layout& layout) {
+uint64_t scratchBytes(const transports::p2p::P2pLayout& layout) {
   return 2 * static_cast<uint64_t>(layout.rings.channels) * layout.copySlotBytes;
 }
 
-uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::Layout& layout) {
+uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::P2pLayout& layout) {
   if (spec.scratchBlocks == 0) return 0;
   TUTTI_REQUIRE(spec.messageChunks > 0, spec.describe(), " needs scratch memory without bound");
   const uint64_t chunkBytes =
@@ -57,7 +57,7 @@ uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::Lay
   return spec.scratchBlocks * spec.divisions * chunkBytes;
 }
 
-StreamExecutor::StreamExecutor(const transports::p2p::Endpoint& endpoint,
+StreamExecutor::StreamExecutor(const transports::p2p::P2pEndpoint& endpoint,
                                const StreamOptions& options)
     : endpoint_(endpoint),
       options_(options),
@@ -122,8 +122,8 @@ void StreamExecutor::requireRoom(uint64_t operations, const std::string& what) c
 struct StreamExecutor::Part {
   StreamExecutor* executor = nullptr;
   cudaStream_t stream = nullptr;
-  size_t streams = 0;       // that its lanes have
-  std::vector<Lane> lanes;  // `run` points there
+  size_t streams = 0;           // that its lanes have
+  std::vector<CopyLane> lanes;  // `run` points there
   std::unique_ptr<Enqueuing> run;
 };
 
@@ -164,11 +164,11 @@ void StreamExecutor::joinWhatThereIs(const Part& part) const {
   }
 }
 
-plan::Shape StreamExecutor::shapeOf(const CopyLaunch& launch) const {
+plan::PlanShape StreamExecutor::shapeOf(const CopyLaunch& launch) const {
   const plan::PlanSpec& spec = launch.plan->spec_;
   const size_t slotBytes = endpoint_.layout().copySlotBytes;
-  return launch.blocks.empty() ? plan::Shape(spec, launch.count, sizeOf(launch.type), slotBytes)
-                               : plan::Shape(spec, launch.blocks, endpoint_.rank(), slotBytes);
+  return launch.blocks.empty() ? plan::PlanShape(spec, launch.count, sizeOf(launch.type), slotBytes)
+                               : plan::PlanShape(spec, launch.blocks, endpoint_.rank(), slotBytes);
 }
 
 void StreamExecutor::check(const RankOperation& operation) {
@@ -201,7 +201,7 @@ void StreamExecutor::check(const Exchange& exchange) {
   requireRoom(4 * messages, base::message(messages, " messages of an exchange"));
   TUTTI_REQUIRE(edges.size() <= kMostLanes, edges.size(),
                 " peers to send to and to receive from: ", kMostLanes, " are possible");
-  for (const Edge& edge : edges)
+  for (const CopyEdge& edge : edges)
     TUTTI_ASSERT(edge.peer >= 0 && edge.peer < endpoint_.size(), "a transfer of rank ",
                  endpoint_.rank(), " with rank ", edge.peer);
   watcher_.include(edges.size());
@@ -237,7 +237,7 @@ void StreamExecutor::makeLanes(Part& part, size_t lanes, uint64_t key) const {
 
 void StreamExecutor::end(Part& part) const {
   OnDevice on(endpoint_.device());
-  for (Lane& lane : part.lanes) lane.end();
+  for (CopyLane& lane : part.lanes) lane.end();
   streams_->join(part.stream, part.streams);
   StreamQueue queue(part.stream, ground_.waitFlags);
   finish(queue);

@@ -30,10 +30,10 @@ struct StreamOptions {
 
 /// Scratch memory of an executor, which every staged plan of the registry fits into: two slots for
 /// each channel.
-uint64_t scratchBytes(const transports::p2p::Layout& layout);
+uint64_t scratchBytes(const transports::p2p::P2pLayout& layout);
 /// Of a launch of the plan at most, whatever the count. Throws InvalidArgument where there is no
 /// bound.
-uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::Layout& layout);
+uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::P2pLayout& layout);
 
 class StreamExecutor {
  public:
@@ -41,7 +41,7 @@ class StreamExecutor {
   /// Throws PeerLost where a peer is not connected, InvalidUsage where the endpoint has no slots
   /// for copies, Unsupported where the driver has no stream memory operations. The endpoints of all
   /// ranks outlive what any of them has enqueued.
-  explicit StreamExecutor(const transports::p2p::Endpoint& endpoint,
+  explicit StreamExecutor(const transports::p2p::P2pEndpoint& endpoint,
                           const StreamOptions& options = {});
   StreamExecutor(const StreamExecutor&) = delete;
   StreamExecutor& operator=(const StreamExecutor&) = delete;
@@ -109,7 +109,7 @@ class StreamExecutor {
   void check(const RankOperation& operation);
   void check(const CopyLaunch& launch) const;
   void check(const Exchange& exchange);
-  plan::Shape shapeOf(const CopyLaunch& launch) const;
+  plan::PlanShape shapeOf(const CopyLaunch& launch) const;
   std::unique_ptr<Part> begin(const RankOperation& operation);
   void makeLanes(Part& part, size_t lanes, uint64_t key) const;
   static void enqueueAll(const Parts& parts);
@@ -119,7 +119,7 @@ class StreamExecutor {
   void requireRoom(uint64_t operations, const std::string& what) const;
   void copyToSelf(const Exchange& exchange, cudaStream_t stream) const;
 
-  const transports::p2p::Endpoint& endpoint_;
+  const transports::p2p::P2pEndpoint& endpoint_;
   const StreamOptions options_;
   transports::p2p::DeviceMemory own_;
   Ground ground_;

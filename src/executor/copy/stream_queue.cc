@@ -57,7 +57,7 @@ void StreamQueue::copy(void* to, const void* from, uint64_t bytes) {
   TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, flush()));
 }
 
-void StreamQueue::copyRows(const Rows& rows) {
+void StreamQueue::copyRows(const CopyRows& rows) {
   if (rows.count == 1) return copy(rows.to, rows.from, rows.bytes);
   TUTTI_CUDA(cudaMemcpy2DAsync(rows.to, rows.toPitch, rows.from, rows.fromPitch, rows.bytes,
                                rows.count, cudaMemcpyDefault, flush()));

@@ -13,7 +13,7 @@
 namespace tutti::executor::copy {
 
 /// Rows of bytes, each so far behind the one before.
-struct Rows {
+struct CopyRows {
   const void* from;
   void* to;
   uint64_t bytes, fromPitch, toPitch, count;
@@ -30,7 +30,7 @@ class StreamQueue {
   void awaitAtLeast(const uint32_t* at, uint32_t least);
   /// To or from any memory that the device can address. Nothing where both are one.
   void copy(void* to, const void* from, uint64_t bytes);
-  void copyRows(const Rows& rows);
+  void copyRows(const CopyRows& rows);
   /// Hands over what is held back. The stream, for work of other kinds.
   cudaStream_t flush();
 

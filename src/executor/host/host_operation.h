@@ -151,7 +151,7 @@ class HostOperation final : public Operation {
   std::vector<transports::ReceiveRing*> receiveRings_;
   Launch launch_;
   const ReadyPlan* active_ = nullptr;
-  std::optional<plan::Shape> shape_;
+  std::optional<plan::PlanShape> shape_;
   std::vector<LaneState> lanes_;
   size_t lanesLeft_ = 0;
   int waitingFor_ = -1;

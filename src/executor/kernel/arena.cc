@@ -14,7 +14,7 @@ constexpr size_t kAlignment = 128;
 
 }  // namespace
 
-struct Arena::State {
+struct DeviceArena::State {
   unsigned char* begin;
   size_t bytes;
   std::string name;
@@ -29,14 +29,14 @@ struct Arena::State {
   }
 };
 
-Arena::Arena(unsigned char* begin, size_t bytes, std::string name) : state_(new State) {
+DeviceArena::DeviceArena(unsigned char* begin, size_t bytes, std::string name) : state_(new State) {
   state_->begin = begin;
   state_->bytes = bytes;
   state_->name = std::move(name);
 }
 
 // The first gap that is large enough.
-std::shared_ptr<unsigned char> Arena::tryTake(size_t bytes) {
+std::shared_ptr<unsigned char> DeviceArena::tryTake(size_t bytes) {
   const size_t size = base::roundUp(std::max<size_t>(bytes, 1), kAlignment);
   size_t offset = 0;
   {
@@ -54,13 +54,13 @@ std::shared_ptr<unsigned char> Arena::tryTake(size_t bytes) {
           }};
 }
 
-std::shared_ptr<unsigned char> Arena::take(size_t bytes, const std::string& what) {
+std::shared_ptr<unsigned char> DeviceArena::take(size_t bytes, const std::string& what) {
   auto part = tryTake(bytes);
   if (!part) refuse(bytes, what);
   return part;
 }
 
-void Arena::refuse(size_t bytes, const std::string& what) const {
+void DeviceArena::refuse(size_t bytes, const std::string& what) const {
   base::fail(ErrorCode::OutOfMemory, what, " needs ", bytes, " bytes in one piece of ",
              state_->name, ", which has ", state_->bytes, ", of which ", state_->used(),
              " are in use");

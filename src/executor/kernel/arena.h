@@ -10,10 +10,10 @@
 
 namespace tutti::executor::kernel {
 
-class Arena {
+class DeviceArena {
  public:
   /// Of [begin, begin + bytes), which outlives it. `name` is for messages.
-  Arena(unsigned char* begin, size_t bytes, std::string name);
+  DeviceArena(unsigned char* begin, size_t bytes, std::string name);
 
   /// Aligned as slots are; given back when nobody holds it any more, from any thread. Null where
   /// there is no room.

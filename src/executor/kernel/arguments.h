@@ -15,9 +15,9 @@ struct BlockCode {
   uint64_t offset, bytes, chunkBytes, sliceBytes;
 };
 
-/// How a plan is bound to a count and a type: plan::Shape. Where blocks differ in size, the largest
-/// one's; RankArguments::blocks has each. `slices` replicas of the
-/// plan run side by side, each on its own bytes of every chunk, `sliceBytes` from the one before.
+/// How a plan is bound to a count and a type: plan::PlanShape. Where blocks differ in size, the
+/// largest one's; RankArguments::blocks has each. `slices` replicas of the plan run side by side,
+/// each on its own bytes of every chunk, `sliceBytes` from the one before.
 struct ShapeCode {
   uint64_t blockBytes, chunkBytes, sliceBytes;
   uint64_t rounds;
@@ -86,7 +86,7 @@ struct TransferCode {
 struct ExchangeCode {
   const EdgeCode* edges;
   const TransferCode* transfers;
-  transports::p2p::Link* quickLinks;  ///< of LL
+  transports::p2p::P2pLink* quickLinks;  ///< of LL
   uint32_t edgeCount, mostSlices;
   uint32_t quickBytes, slotBytes;  ///< payload of a message
   uint64_t quickStride;
@@ -109,13 +109,13 @@ struct Counts {
 struct RankArguments {
   uint32_t rank, ranks;
   const ProgramHeader* program;
-  transports::p2p::Link* links;        ///< of the launch's wire
-  transports::p2p::Link* simpleLinks;  ///< those to other hosts, whatever the launch's wire
-  uint32_t linksPerSlice;              ///< a replica has so many channels times ranks for itself
-  uint8_t isReplayed;                  ///< of a graph: nobody has an event behind the launch
-  uint8_t isOneShot;                   ///< by LL, where `oneShot` may be used
+  transports::p2p::P2pLink* links;        ///< of the launch's wire
+  transports::p2p::P2pLink* simpleLinks;  ///< those to other hosts, whatever the launch's wire
+  uint32_t linksPerSlice;                 ///< a replica has so many channels times ranks for itself
+  uint8_t isReplayed;                     ///< of a graph: nobody has an event behind the launch
+  uint8_t isOneShot;                      ///< by LL, where `oneShot` may be used
   uint16_t next;  ///< Arguments::rank of the call behind this one; 0: it is the last
-  const transports::p2p::Peer* peers;
+  const transports::p2p::P2pPeer* peers;
   transports::p2p::RankWords* words;
   uint64_t* progress;        ///< of each lane: operation << 32 | steps of all rounds that are done
   const uint32_t* stopWord;  ///< pinned
@@ -173,7 +173,7 @@ static_assert(sizeof(Operand) == 16);
 /// What a lane asks in every step: of the rank, or copies in shared memory.
 struct LaneTables {
   const ProgramHeader* program;
-  const transports::p2p::Link* links;  ///< of the lane's slice
+  const transports::p2p::P2pLink* links;  ///< of the lane's slice
   const BlockCode* blocks;
 };
 
@@ -196,8 +196,8 @@ static_assert(sizeof(LaneShared) == 96);
 constexpr uint32_t sharedBytesPerLane(uint32_t mostPorts, uint32_t blocks = 0, uint32_t links = 0,
                                       uint32_t programBytes = 0) {
   return static_cast<uint32_t>(sizeof(LaneShared) + 2 * mostPorts * sizeof(Operand) +
-                               blocks * sizeof(BlockCode) + links * sizeof(transports::p2p::Link) +
-                               programBytes);
+                               blocks * sizeof(BlockCode) +
+                               links * sizeof(transports::p2p::P2pLink) + programBytes);
 }
 
 }  // namespace tutti::executor::kernel

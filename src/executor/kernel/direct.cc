@@ -4,7 +4,8 @@
 
 namespace tutti::executor::kernel {
 
-void goDirect(const transports::p2p::Endpoint& endpoint, transports::Endpoint& remote, int peer) {
+void goDirect(const transports::p2p::P2pEndpoint& endpoint, transports::Endpoint& remote,
+              int peer) {
   const transports::RingLayout& rings = endpoint.layout().rings;
   for (int channel = 0; channel < rings.channels; ++channel) {
     const auto link = endpoint.hostLink(peer, channel);

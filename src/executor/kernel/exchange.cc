@@ -40,7 +40,7 @@ void requireSelfMatches(int rank, std::span<const DeviceTransfer> sends,
 }
 
 /// Edges and transfers, as the kernel has them.
-struct Rows {
+struct ExchangeRows {
   std::vector<EdgeCode> edges;
   std::vector<TransferCode> transfers;
   uint32_t mostSlices = 1;
@@ -74,7 +74,7 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
   const Queues receives = byPeer(exchange.receives, endpoint_.size(), "recv");
   const auto self = static_cast<size_t>(endpoint_.rank());
   requireSelfMatches(endpoint_.rank(), sends[self], receives[self]);
-  Rows rows;
+  ExchangeRows rows;
   const auto begin = [&](EdgeKind kind, size_t peer, size_t transfers) {
     if (transfers > 0)
       rows.edges.push_back({kind, static_cast<int32_t>(peer),

@@ -23,8 +23,8 @@ using Piece = uint32_t;
 
 /// One direction of a link, as its lane counts it.
 template <Wire kWire>
-struct Direction {
-  Link& link;
+struct ExchangeDirection {
+  P2pLink& link;
   bool sends;
   uint64_t stride;     ///< of slots
   uint32_t count = 0;  ///< of messages in this launch
@@ -50,7 +50,7 @@ TUTTI_DEVICE Operand operandAt(const unsigned char* at) {
 
 /// operands[0] to operands[1], by all threads of the lane, behind a barrier.
 template <Wire kWire>
-TUTTI_DEVICE void copyOperands(Lane& lane, uint64_t bytes) {
+TUTTI_DEVICE void copyOperands(KernelLane& lane, uint64_t bytes) {
   Chunk chunk{lane.operands(), lane.operands() + 1};
   chunk.sourceCount = chunk.targetCount = 1;
   chunk.bytes = bytes;
@@ -61,8 +61,9 @@ TUTTI_DEVICE void copyOperands(Lane& lane, uint64_t bytes) {
 
 /// By one thread: waits for the message or its slot, and says where the bytes lie.
 template <Wire kWire>
-TUTTI_DEVICE void beginMessage(Lane& lane, const Direction<kWire>& way, int peer, uint32_t message,
-                               unsigned char* slot, const unsigned char* user, uint32_t bytes) {
+TUTTI_DEVICE void beginMessage(KernelLane& lane, const ExchangeDirection<kWire>& way, int peer,
+                               uint32_t message, unsigned char* slot, const unsigned char* user,
+                               uint32_t bytes) {
   if (way.sends)
     awaitFree<kWire>(lane, way.link.credit, slot, message, peer, bytes);
   else
@@ -78,7 +79,7 @@ TUTTI_DEVICE void beginMessage(Lane& lane, const Direction<kWire>& way, int peer
 
 /// One message, by all threads. False when the lane has to end.
 template <Wire kWire>
-TUTTI_DEVICE bool passMessage(Lane& lane, Direction<kWire>& way, int peer,
+TUTTI_DEVICE bool passMessage(KernelLane& lane, ExchangeDirection<kWire>& way, int peer,
                               const unsigned char* user, uint32_t bytes) {
   const uint32_t message = way.next();
   unsigned char* const slot = slotOf(lane, way.slots(), message, way.stride);
@@ -101,16 +102,17 @@ TUTTI_DEVICE bool passMessage(Lane& lane, Direction<kWire>& way, int peer,
 }
 
 /// The lane's slice of a transfer.
-TUTTI_DEVICE uint64_t sliceBegin(const Lane& lane, const TransferCode& transfer) {
+TUTTI_DEVICE uint64_t sliceBegin(const KernelLane& lane, const TransferCode& transfer) {
   return min(lane.slice * transfer.sliceBytes, transfer.bytes);
 }
-TUTTI_DEVICE uint64_t sliceSize(const Lane& lane, const TransferCode& transfer) {
+TUTTI_DEVICE uint64_t sliceSize(const KernelLane& lane, const TransferCode& transfer) {
   return min(transfer.sliceBytes, transfer.bytes - sliceBegin(lane, transfer));
 }
 
 /// False when the lane has to end.
-TUTTI_DEVICE bool passTransfer(Lane& lane, const TransferCode& transfer, int peer,
-                               Direction<Wire::LL>& quick, Direction<Wire::Simple>& bulk) {
+TUTTI_DEVICE bool passTransfer(KernelLane& lane, const TransferCode& transfer, int peer,
+                               ExchangeDirection<Wire::LL>& quick,
+                               ExchangeDirection<Wire::Simple>& bulk) {
   const ExchangeCode& code = lane.rank.exchange;
   lane.callHash = transfer.callHash;
   lane.operation = static_cast<uint32_t>(transfer.bytes);
@@ -137,7 +139,7 @@ TUTTI_DEVICE bool passTransfer(Lane& lane, const TransferCode& transfer, int pee
 }
 
 /// From this rank to itself.
-TUTTI_DEVICE void copyTransfer(Lane& lane, const TransferCode& transfer) {
+TUTTI_DEVICE void copyTransfer(KernelLane& lane, const TransferCode& transfer) {
   const uint64_t begin = sliceBegin(lane, transfer), bytes = sliceSize(lane, transfer);
   if (lane.thread == 0) {
     lane.operands()[0] = operandAt(transfer.from + begin);
@@ -149,12 +151,13 @@ TUTTI_DEVICE void copyTransfer(Lane& lane, const TransferCode& transfer) {
 }
 
 /// False when the lane has to end.
-TUTTI_DEVICE bool runEdge(Lane& lane, const EdgeCode& edge) {
+TUTTI_DEVICE bool runEdge(KernelLane& lane, const EdgeCode& edge) {
   const RankArguments& rank = lane.rank;
   const uint32_t link = lane.slice * rank.ranks + uint32_t(edge.peer);
   const bool sends = edge.kind == EdgeKind::Send;
-  Direction<Wire::LL> quick{rank.exchange.quickLinks[link], sends, rank.exchange.quickStride};
-  Direction<Wire::Simple> bulk{rank.links[link], sends, lane.all.slotStride};
+  ExchangeDirection<Wire::LL> quick{rank.exchange.quickLinks[link], sends,
+                                    rank.exchange.quickStride};
+  ExchangeDirection<Wire::Simple> bulk{rank.links[link], sends, lane.all.slotStride};
 #pragma unroll 1
   for (lane.step = 0; lane.step != edge.transfers; ++lane.step) {
     const TransferCode transfer = rank.exchange.transfers[edge.firstTransfer + lane.step];
@@ -176,7 +179,7 @@ TUTTI_DEVICE bool runEdge(Lane& lane, const EdgeCode& edge) {
 /// Edges are in the order of how far their ends are apart, so of those that have not ended the
 /// nearest have a lane at either end, whatever other ranks have: none waits in a circle. False when
 /// the lane has to end.
-TUTTI_DEVICE bool runEdges(Lane& lane) {
+TUTTI_DEVICE bool runEdges(KernelLane& lane) {
   const ExchangeCode& code = lane.rank.exchange;
   const uint32_t atATime = lane.rank.lanes / code.mostSlices;
 #pragma unroll 1
@@ -194,12 +197,12 @@ inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
   const uint32_t number = (blockIdx.x - rank.firstBlock) * all.lanesPerBlock + group;
   if (number >= rank.lanes) return;
   auto* const shared = sharedOfLane(all);
-  Lane lane{.all = all,
-            .rank = rank,
-            .shared = shared,
-            .slice = code.edgeCount > 0 ? number % code.mostSlices : 0,
-            .group = group,
-            .thread = thread};
+  KernelLane lane{.all = all,
+                  .rank = rank,
+                  .shared = shared,
+                  .slice = code.edgeCount > 0 ? number % code.mostSlices : 0,
+                  .group = group,
+                  .thread = thread};
   if (lane.thread == 0)
     *shared = LaneShared{.number = number, .began = ptx::globalTimer(), .isOver = isOver(rank)};
   if (lane.thread == 0 && number == 0) begin(rank, false);

@@ -77,7 +77,7 @@ TUTTI_DEVICE uint64_t sumAligned(const Chunk& chunk, uint64_t first, uint64_t th
     for (uint32_t s = 1; s < chunk.sourceCount; ++s) {
 #pragma unroll
       for (int u = 0; u < kPacks; ++u)
-        sums[u].template join<Add>(Lanes<Codec>::from(next[u]), chunk.isRounded);
+        sums[u].template join<DeviceAdd>(Lanes<Codec>::from(next[u]), chunk.isRounded);
       if (s + 1 < chunk.sourceCount) loadPacks(next, chunk.sources[s + 1], first, threads);
     }
     storePacks(chunk, sums, first, threads);
@@ -113,7 +113,7 @@ TUTTI_DEVICE uint64_t sumTreeAligned(const Chunk& chunk, uint64_t first, uint64_
         if (s + width < count) {
 #pragma unroll
           for (int u = 0; u < kPacks; ++u)
-            sums[s][u].template join<Add>(sums[s + width][u], chunk.isRounded);
+            sums[s][u].template join<DeviceAdd>(sums[s + width][u], chunk.isRounded);
         }
     storePacks(chunk, sums[0], first, threads);
   }

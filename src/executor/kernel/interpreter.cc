@@ -44,7 +44,7 @@ size_t slotBytesOfSlices(const plan::PlanSpec& spec, size_t slotBytes, uint32_t 
   return slices * spec.messageChunks * mostChunkBytes(spec, slotBytes);
 }
 
-Interpreter::Interpreter(transports::p2p::Endpoint& endpoint, Residency& residency,
+Interpreter::Interpreter(transports::p2p::P2pEndpoint& endpoint, Residency& residency,
                          const InterpreterOptions& options,
                          std::unique_ptr<transports::Endpoint> remote)
     : endpoint_(endpoint),

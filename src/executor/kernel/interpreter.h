@@ -115,7 +115,7 @@ class Interpreter {
   /// connected. The endpoint and the residency outlive it; launches have ended before it does, and
   /// graphs of them are not replayed any more. Where the endpoint has peers through the host, `far`
   /// leads to them, has remoteLayout(), and serves nobody else; a thread moves what it carries.
-  Interpreter(transports::p2p::Endpoint& endpoint, Residency& residency,
+  Interpreter(transports::p2p::P2pEndpoint& endpoint, Residency& residency,
               const InterpreterOptions& options = {},
               std::unique_ptr<transports::Endpoint> remote = nullptr);
   /// No launch is under way.
@@ -191,12 +191,12 @@ class Interpreter {
   std::shared_ptr<const ProgramImage> imageOf(std::vector<unsigned char> bytes);
   static void requireJoinable(std::span<Interpreter* const> ranks);
   void requireRight(const DeviceLaunch& launch) const;
-  plan::Shape shapeOf(const DeviceLaunch& launch) const;
+  plan::PlanShape shapeOf(const DeviceLaunch& launch) const;
   RankArguments commonArguments() const;
   LaunchTables::Table takeTable(size_t rowBytes);
-  LaunchTables::Table tableOf(const DeviceLaunch& launch, const plan::Shape& shape,
+  LaunchTables::Table tableOf(const DeviceLaunch& launch, const plan::PlanShape& shape,
                               RankArguments& arguments);
-  uint32_t oneShotBytes(const DeviceLaunch& launch, const plan::Shape& shape) const;
+  uint32_t oneShotBytes(const DeviceLaunch& launch, const plan::PlanShape& shape) const;
   Part partOf(const DeviceLaunch& launch);
   TransferCode sliced(const DeviceTransfer& transfer, const void* from, void* to) const;
   Part partOf(const DeviceExchange& exchange);
@@ -204,12 +204,12 @@ class Interpreter {
   static void enqueue(std::vector<Part> parts, Wire wire, const LaunchKernel& kernel,
                       cudaStream_t stream);
 
-  transports::p2p::Endpoint& endpoint_;
+  transports::p2p::P2pEndpoint& endpoint_;
   Residency& residency_;
   bool hasBlocks_ = false;
   const InterpreterOptions options_;
   transports::p2p::DeviceMemory progress_, memory_;
-  Arena arena_;  ///< of `memory_`
+  DeviceArena arena_;  ///< of `memory_`
   std::vector<std::weak_ptr<const ProgramImage>> images_;
   /// Operations follow each other, so all plans share one scratch memory: the largest so far.
   std::shared_ptr<unsigned char> scratch_;

@@ -7,7 +7,7 @@
 namespace tutti::executor::kernel {
 
 /// Whether this rank or a peer has given up, asked where no wait has asked; the host's word is far.
-TUTTI_DEVICE bool hasGivenUp(Lane& lane) {
+TUTTI_DEVICE bool hasGivenUp(KernelLane& lane) {
   const RankWords* const words = lane.rank.words;
   if (const uint32_t from = ptx::ldRelaxedSys(&words->poison); from != 0)
     giveUp(lane, StopReason::Poisoned, int(from) - 1);
@@ -18,14 +18,14 @@ TUTTI_DEVICE bool hasGivenUp(Lane& lane) {
 /// Tells all peers where this rank's buffers are, by lane 0; and waits, in every lane, until all
 /// have told theirs. What a rank that has given up has told is no address any more: its caller may
 /// have the buffers back.
-TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
+TUTTI_DEVICE bool exchangeEntries(KernelLane& lane) {
   const RankArguments& rank = lane.rank;
   const uint32_t number = lane.shared->entries + 1;
 #pragma unroll 1
   for (uint32_t p = lane.thread; p < rank.ranks && lane.shared->number == 0;
        p += lane.all.threadsPerLane) {
     if (p == rank.rank) continue;
-    transports::p2p::Entry& entry = rank.peers[p].entriesThere[lane.shared->entries % 2];
+    transports::p2p::LinkEntry& entry = rank.peers[p].entriesThere[lane.shared->entries % 2];
     entry.in = reinterpret_cast<uint64_t>(rank.in);
     entry.out = reinterpret_cast<uint64_t>(rank.out);
     entry.callHash = lane.callHash;
@@ -35,7 +35,7 @@ TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
 #pragma unroll 1
   for (uint32_t p = lane.thread; p < rank.ranks && !lane.hasFailed; p += lane.all.threadsPerLane) {
     if (p == rank.rank) continue;
-    const transports::p2p::Entry& entry = rank.peers[p].entries[lane.shared->entries % 2];
+    const transports::p2p::LinkEntry& entry = rank.peers[p].entries[lane.shared->entries % 2];
     if (!awaitAtLeast(lane, &entry.number, number, int(p)) || hasGivenUp(lane)) break;
     if (entry.callHash != lane.callHash || entry.operation != lane.operation)
       giveUp(lane, StopReason::Mismatch, int(p), 0, {entry.callHash, entry.operation, 0});
@@ -46,7 +46,7 @@ TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
 }
 
 template <Wire kWire, int kSize>
-TUTTI_DEVICE bool runRounds(Lane& lane) {
+TUTTI_DEVICE bool runRounds(KernelLane& lane) {
   const auto* const steps =
       rowsAt<StepCode>(lane.program(), lane.program()->stepOffset) + lane.shared->code.firstStep;
   const auto rounds = uint32_t(lane.rank.shape.rounds);
@@ -60,7 +60,7 @@ TUTTI_DEVICE bool runRounds(Lane& lane) {
 
 /// Counts what the lane has sent and received, for the next call.
 template <Wire kWire>
-TUTTI_DEVICE void countMessages(const Lane& lane) {
+TUTTI_DEVICE void countMessages(const KernelLane& lane) {
   lane.sync();  // all have read the counts
   const RankArguments& rank = lane.rank;
   const auto* const links =
@@ -68,9 +68,10 @@ TUTTI_DEVICE void countMessages(const Lane& lane) {
   const auto rounds = uint32_t(rank.shape.rounds);
 #pragma unroll 1
   for (uint32_t i = lane.thread; i < lane.shared->code.links; i += lane.all.threadsPerLane) {
-    const Link& before = linkAt<kWire>(lane, links[i].link);
-    Link* const kept = kWire != Wire::Simple && before.leavesHost ? rank.simpleLinks : rank.links;
-    Link& link = kept[lane.slice * rank.linksPerSlice + links[i].link];
+    const P2pLink& before = linkAt<kWire>(lane, links[i].link);
+    P2pLink* const kept =
+        kWire != Wire::Simple && before.leavesHost ? rank.simpleLinks : rank.links;
+    P2pLink& link = kept[lane.slice * rank.linksPerSlice + links[i].link];
     if (links[i].sends > 0) ptx::stRelaxedGpu(&link.sent, before.sent + rounds * links[i].sends);
     if (links[i].receives > 0)
       ptx::stRelaxedGpu(&link.received, before.received + rounds * links[i].receives);
@@ -80,7 +81,7 @@ TUTTI_DEVICE void countMessages(const Lane& lane) {
 /// By all threads of a lane, of whole words. Other lanes may count on links of theirs meanwhile,
 /// which this one does not use.
 template <class Row>
-TUTTI_DEVICE void copyRows(const Lane& lane, void* to, const Row* from, uint32_t bytes) {
+TUTTI_DEVICE void copyRows(const KernelLane& lane, void* to, const Row* from, uint32_t bytes) {
   auto* const words = static_cast<uint32_t*>(to);
 #pragma unroll 1
   for (uint32_t i = lane.thread; i < bytes / 4; i += lane.threads())
@@ -90,7 +91,7 @@ TUTTI_DEVICE void copyRows(const Lane& lane, void* to, const Row* from, uint32_t
 /// Every step asks the program and the links, one answer for the next question, and each would come
 /// from the second-level cache, for what is waited for empties the first; and blocks lie in pinned
 /// memory. So a lane has copies of what there is room for, all under way together.
-TUTTI_DEVICE void copyTables(const Lane& lane) {
+TUTTI_DEVICE void copyTables(const KernelLane& lane) {
   const Arguments& all = lane.all;
   const RankArguments& rank = lane.rank;
   LaneTables tables{rank.program, rank.links + lane.slice * rank.linksPerSlice, rank.blocks};
@@ -101,10 +102,10 @@ TUTTI_DEVICE void copyTables(const Lane& lane) {
   }
   to += all.sharedBlocks * sizeof(BlockCode);
   if (all.sharedLinks != 0) {
-    copyRows(lane, to, tables.links, rank.linksPerSlice * uint32_t(sizeof(Link)));
-    tables.links = reinterpret_cast<const Link*>(to);
+    copyRows(lane, to, tables.links, rank.linksPerSlice * uint32_t(sizeof(P2pLink)));
+    tables.links = reinterpret_cast<const P2pLink*>(to);
   }
-  to += all.sharedLinks * sizeof(Link);
+  to += all.sharedLinks * sizeof(P2pLink);
   if (all.sharedProgramBytes != 0) {
     copyRows(lane, to, rank.program, rank.program->bytes);
     tables.program = reinterpret_cast<const ProgramHeader*>(to);
@@ -118,14 +119,14 @@ TUTTI_DEVICE bool runSteps(const Arguments& all, const RankArguments& rank, Lane
   const uint32_t number = shared->number;
   const auto [slice, numberInSlice] = divided(number, rank.program->lanes);
   const auto [group, thread] = seatOf(all);
-  Lane lane{.all = all,
-            .rank = rank,
-            .shared = shared,
-            .slice = slice,
-            .group = group,
-            .thread = thread,
-            .callHash = rank.callHash,
-            .operation = rank.words->operation};
+  KernelLane lane{.all = all,
+                  .rank = rank,
+                  .shared = shared,
+                  .slice = slice,
+                  .group = group,
+                  .thread = thread,
+                  .callHash = rank.callHash,
+                  .operation = rank.words->operation};
   copyTables(lane);
   if (lane.thread == 0) {
     shared->isOver = isOver(rank);

@@ -55,7 +55,7 @@ uint32_t chain(std::vector<Interpreter::Part>& parts) {
 
 /// What calls of one launch share. Lanes have as many threads as fit a block.
 Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOptions& options,
-                 const transports::p2p::Layout& layout, Wire wire) {
+                 const transports::p2p::P2pLayout& layout, Wire wire) {
   Arguments all{.ranks = 0,
                 .threadsPerLane = options.threadsPerLane,
                 .lanesPerBlock = 1,
@@ -195,13 +195,13 @@ void Interpreter::requireRight(const DeviceLaunch& launch) const {
                 spec.describe());
 }
 
-plan::Shape Interpreter::shapeOf(const DeviceLaunch& launch) const {
+plan::PlanShape Interpreter::shapeOf(const DeviceLaunch& launch) const {
   const plan::PlanSpec& spec = launch.plan->spec_;
   const size_t slotBytes =
       slotBytesOfSlices(spec, endpoint_.layout().slotBytes(launch.wire), launch.slices);
-  const plan::Shape shape = launch.blocks.empty()
-                                ? plan::Shape(spec, launch.count, sizeOf(launch.type), slotBytes)
-                                : plan::Shape(spec, launch.blocks, endpoint_.rank(), slotBytes);
+  const plan::PlanShape shape =
+      launch.blocks.empty() ? plan::PlanShape(spec, launch.count, sizeOf(launch.type), slotBytes)
+                            : plan::PlanShape(spec, launch.blocks, endpoint_.rank(), slotBytes);
   // Steps of a lane are counted in 32 bits, and so are messages between two launches.
   TUTTI_REQUIRE(shape.rounds() < 1 << 24, spec.describe(), " takes ", shape.rounds(),
                 " rounds: larger slots are needed");
@@ -209,7 +209,7 @@ plan::Shape Interpreter::shapeOf(const DeviceLaunch& launch) const {
 }
 
 // Of blocks that differ in size.
-LaunchTables::Table Interpreter::tableOf(const DeviceLaunch& launch, const plan::Shape& shape,
+LaunchTables::Table Interpreter::tableOf(const DeviceLaunch& launch, const plan::PlanShape& shape,
                                          RankArguments& arguments) {
   auto table = takeTable(launch.blocks.size_bytes() / sizeof(plan::Block) * sizeof(BlockCode));
   auto* const rows = table.rows<BlockCode>(launch.blocks.size());
@@ -224,7 +224,7 @@ LaunchTables::Table Interpreter::tableOf(const DeviceLaunch& launch, const plan:
 }
 
 // Of shared memory, for what all ranks give to a call that is performed at once; 0: it is not one.
-uint32_t Interpreter::oneShotBytes(const DeviceLaunch& launch, const plan::Shape& shape) const {
+uint32_t Interpreter::oneShotBytes(const DeviceLaunch& launch, const plan::PlanShape& shape) const {
   const uint64_t bytes = base::roundUp(launch.count * sizeOf(launch.type), 16) *
                          static_cast<uint64_t>(endpoint_.size());
   const bool isOneShot = launch.plan->isOneShot_ && launch.wire == Wire::LL && launch.slices == 1 &&
@@ -237,7 +237,7 @@ Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
   requireRight(launch);
   const DevicePlan& plan = *launch.plan;
   const plan::PlanSpec& spec = plan.spec_;
-  const plan::Shape shape = shapeOf(launch);
+  const plan::PlanShape shape = shapeOf(launch);
   RankArguments arguments = commonArguments();
   arguments.program = reinterpret_cast<const ProgramHeader*>(plan.image_->there.get());
   arguments.links = endpoint_.links(launch.wire);

@@ -53,7 +53,7 @@ class LaunchTables {
   void reclaim();
 
   transports::p2p::PinnedMemory<unsigned char> memory_;
-  Arena arena_;
+  DeviceArena arena_;
   std::vector<Table> launched_;
   struct Captured {
     Table table;

@@ -10,12 +10,12 @@ namespace tutti::executor::kernel {
 using transports::p2p::kLine;
 using transports::p2p::MessageHeader;
 
-TUTTI_DEVICE unsigned char* slotOf(const Lane& lane, unsigned char* slots, uint32_t message,
+TUTTI_DEVICE unsigned char* slotOf(const KernelLane& lane, unsigned char* slots, uint32_t message,
                                    uint64_t stride) {
   return slots + ((message - 1) & (lane.all.slotCount - 1)) * stride;
 }
 
-TUTTI_DEVICE void checkHeader(Lane& lane, int peer, uint32_t bytes, Theirs theirs) {
+TUTTI_DEVICE void checkHeader(KernelLane& lane, int peer, uint32_t bytes, Theirs theirs) {
   if (theirs.callHash != lane.callHash || theirs.operation != lane.operation ||
       theirs.bytes != bytes)
     giveUp(lane, StopReason::Mismatch, peer, bytes, theirs);
@@ -26,8 +26,8 @@ TUTTI_DEVICE void checkHeader(Lane& lane, int peer, uint32_t bytes, Theirs their
 /// Waits until the message is there, or its header in LL, and checks that it is one of this call,
 /// of `bytes`.
 template <Wire kWire>
-TUTTI_DEVICE void awaitHeader(Lane& lane, const unsigned char* slot, uint32_t message, int peer,
-                              uint32_t bytes) {
+TUTTI_DEVICE void awaitHeader(KernelLane& lane, const unsigned char* slot, uint32_t message,
+                              int peer, uint32_t bytes) {
   if constexpr (kWire == Wire::Simple) {
     const auto* const header = reinterpret_cast<const MessageHeader*>(slot);
     if (!awaitEqual(lane, &header->sequence, message, peer)) return;
@@ -41,7 +41,7 @@ TUTTI_DEVICE void awaitHeader(Lane& lane, const unsigned char* slot, uint32_t me
 /// Waits until the slot is free. The header of LL is on its way at once, for it is waited for
 /// first.
 template <Wire kWire>
-TUTTI_DEVICE void awaitFree(Lane& lane, const uint32_t* credit, unsigned char* slot,
+TUTTI_DEVICE void awaitFree(KernelLane& lane, const uint32_t* credit, unsigned char* slot,
                             uint32_t message, int peer, uint32_t bytes) {
   if (!awaitAtLeast(lane, credit, message - lane.all.slotCount, peer)) return;
   if constexpr (kWire != Wire::Simple) {
@@ -52,8 +52,8 @@ TUTTI_DEVICE void awaitFree(Lane& lane, const uint32_t* credit, unsigned char* s
 
 /// Behind a barrier of the lane, whose threads have written the message: one of Simple, for those
 /// of LL have told themselves. `reach`: of one that leaves the host.
-TUTTI_DEVICE void tell(const Lane& lane, unsigned char* slot, uint32_t message, uint32_t bytes,
-                       uint32_t reach) {
+TUTTI_DEVICE void tell(const KernelLane& lane, unsigned char* slot, uint32_t message,
+                       uint32_t bytes, uint32_t reach) {
   auto* const header = reinterpret_cast<MessageHeader*>(slot);
   header->callHash = lane.callHash;
   header->operation = lane.operation;

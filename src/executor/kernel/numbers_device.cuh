@@ -45,7 +45,7 @@ TUTTI_DEVICE float quietNan(float) { return __uint_as_float(0x7fc00000u); }
 TUTTI_DEVICE double quietNan(double) { return __longlong_as_double(0x7ff8000000000000ll); }
 
 template <class T>
-struct Plain {
+struct DevicePlain {
   using Stored = T;
   using Lane = T;
   static constexpr bool kRounds = false;
@@ -59,7 +59,7 @@ struct Plain {
 
 /// The facts of a reduced type. kTop: infinity's bits, or the largest finite number's without one.
 template <class BitsType, int kExponentBits, int kMantissa, bool kInfinity>
-struct Format {
+struct DeviceFormat {
   using Bits = BitsType;
   static constexpr int kBits = 8 * int(sizeof(Bits));
   static constexpr int kMantissaBits = kMantissa;
@@ -70,13 +70,13 @@ struct Format {
   static constexpr uint32_t kTop = kInfinity ? kMask & ~((1u << kMantissa) - 1) : kMask - 1;
   static constexpr uint32_t kNan = kInfinity ? kTop | 1u << (kMantissa - 1) : kMask;
 };
-using Half = Format<uint16_t, 5, 10, true>;
-using Brain = Format<uint16_t, 8, 7, true>;
-using E4M3 = Format<uint8_t, 4, 3, false>;
-using E5M2 = Format<uint8_t, 5, 2, true>;
+using Half = DeviceFormat<uint16_t, 5, 10, true>;
+using Brain = DeviceFormat<uint16_t, 8, 7, true>;
+using E4M3 = DeviceFormat<uint8_t, 4, 3, false>;
+using E5M2 = DeviceFormat<uint8_t, 5, 2, true>;
 
 template <class F>
-struct Widened {
+struct DeviceWidened {
   using Stored = typename F::Bits;
   using Lane = float;
   static constexpr bool kRounds = true;
@@ -129,7 +129,7 @@ struct Widened {
 /// Key of a number: its bits as a signed integer, all but the sign flipped when negative. kTop is
 /// the key above which positive patterns are NaN.
 template <class Signed, Signed kTop, Signed kNan, bool kLeast>
-struct Ordered {
+struct DeviceOrdered {
   using Stored = Signed;
   using Lane = Signed;
   static constexpr bool kRounds = false;
@@ -150,7 +150,7 @@ struct Ordered {
   static TUTTI_DEVICE Lane round(Lane v) { return v; }
 };
 
-struct Add {
+struct DeviceAdd {
   static TUTTI_DEVICE float apply(float a, float b) { return __fadd_rn(a, b); }
   static TUTTI_DEVICE double apply(double a, double b) { return __dadd_rn(a, b); }
   template <class T>
@@ -159,7 +159,7 @@ struct Add {
     return T(U(U(a) + U(b)));
   }
 };
-struct Multiply {
+struct DeviceMultiply {
   static TUTTI_DEVICE float apply(float a, float b) { return __fmul_rn(a, b); }
   static TUTTI_DEVICE double apply(double a, double b) { return __dmul_rn(a, b); }
   /// As unsigned, which wrap, and of 32 bits at least.
@@ -169,38 +169,38 @@ struct Multiply {
     return T(U(a) * U(b));
   }
 };
-struct Minimum {
+struct DeviceMinimum {
   template <class T>
   static TUTTI_DEVICE T apply(T a, T b) {
     return b < a ? b : a;
   }
 };
-struct Maximum {
+struct DeviceMaximum {
   template <class T>
   static TUTTI_DEVICE T apply(T a, T b) {
     return a < b ? b : a;
   }
 };
-struct BitAnd {
+struct DeviceBitAnd {
   template <class T>
   static TUTTI_DEVICE T apply(T a, T b) {
     return T(a & b);
   }
 };
-struct BitOr {
+struct DeviceBitOr {
   template <class T>
   static TUTTI_DEVICE T apply(T a, T b) {
     return T(a | b);
   }
 };
-struct BitXor {
+struct DeviceBitXor {
   template <class T>
   static TUTTI_DEVICE T apply(T a, T b) {
     return T(a ^ b);
   }
 };
 template <class Op>
-struct Logical {
+struct DeviceLogical {
   template <class T>
   static TUTTI_DEVICE T apply(T a, T b) {
     return T(Op::apply(int(a != 0), int(b != 0)));

@@ -30,7 +30,7 @@ TUTTI_DEVICE bool isAtOnce(const Arguments& all, const RankArguments& rank) {
 /// By all threads: the operands of the fold, of which all but this rank's own have come to
 /// `received`, in the order of ranks.
 template <int kSize>
-TUTTI_DEVICE void findOneShotOperands(const Lane& lane, uint4* received, uint32_t packs) {
+TUTTI_DEVICE void findOneShotOperands(const KernelLane& lane, uint4* received, uint32_t packs) {
   const RankArguments& rank = lane.rank;
   Operand* const operands = lane.operands();
 #pragma unroll 1
@@ -45,7 +45,7 @@ TUTTI_DEVICE void findOneShotOperands(const Lane& lane, uint4* received, uint32_
 }
 
 template <int kSize>
-TUTTI_DEVICE void foldOneShot(Lane& lane) {
+TUTTI_DEVICE void foldOneShot(KernelLane& lane) {
   const RankArguments& rank = lane.rank;
   Chunk chunk{lane.operands(), lane.operands() + rank.ranks};
   chunk.sourceCount = rank.ranks;
@@ -60,21 +60,21 @@ TUTTI_DEVICE void foldOneShot(Lane& lane) {
 template <int kSize>
 TUTTI_DEVICE bool runAtOnce(const Arguments& all, const RankArguments& rank, LaneShared* shared) {
   const auto [group, thread] = seatOf(all);
-  Lane lane{.all = all,
-            .rank = rank,
-            .shared = shared,
-            .slice = 0,
-            .group = group,
-            .thread = thread,
-            .callHash = rank.callHash,
-            .operation = rank.words->operation,
-            .hasFailed = isOver(rank)};
+  KernelLane lane{.all = all,
+                  .rank = rank,
+                  .shared = shared,
+                  .slice = 0,
+                  .group = group,
+                  .thread = thread,
+                  .callHash = rank.callHash,
+                  .operation = rank.words->operation,
+                  .hasFailed = isOver(rank)};
   const auto bytes = uint32_t(rank.shape.blockBytes);
   const uint32_t packs = piecesOf(rank) - 1, others = rank.ranks - 1;
   const auto [piece, other] = divided(thread, others);  // first the headers, then from the front
   const bool isHeader = piece == 0, hasPiece = piece <= packs;
   const uint32_t peer = other + (other >= rank.rank);
-  Link& link = rank.links[peer];
+  P2pLink& link = rank.links[peer];
   const Part part = partAt<Wire::LL>(isHeader ? 0 : piece - 1, packs, bytes);
   const uint32_t words = isHeader || part.bytes > 8 ? 2 : 1;
   const uint64_t offset = isHeader ? 0 : kLine + part.slotOffset;

@@ -15,18 +15,18 @@ namespace tutti::executor::kernel {
 using transports::p2p::Wire;
 
 template <class T>
-struct Elements {
+struct PackedElements {
   T at[16 / sizeof(T)];
 };
 
 template <class T>
-TUTTI_DEVICE Elements<T> unpack(uint4 pack) {
-  Elements<T> elements;
+TUTTI_DEVICE PackedElements<T> unpack(uint4 pack) {
+  PackedElements<T> elements;
   memcpy(&elements, &pack, sizeof pack);
   return elements;
 }
 template <class T>
-TUTTI_DEVICE uint4 pack(const Elements<T>& elements) {
+TUTTI_DEVICE uint4 pack(const PackedElements<T>& elements) {
   uint4 words;
   memcpy(&words, &elements, sizeof words);
   return words;
@@ -67,7 +67,7 @@ TUTTI_DEVICE Part partAt(uint64_t index, uint64_t packs, uint64_t bytes) {
 
 template <class Word>
 TUTTI_DEVICE uint4 gather(const unsigned char* from, uint32_t bytes) {
-  Elements<Word> words{};
+  PackedElements<Word> words{};
 #pragma unroll
   for (uint32_t i = 0; i < 16 / sizeof(Word); ++i)
     if (i * sizeof(Word) < bytes) words.at[i] = reinterpret_cast<const Word*>(from)[i];
@@ -106,8 +106,8 @@ TUTTI_DEVICE void storeMemory(const Operand& operand, const Part& part, uint4 va
 
 /// A message of LL: two words with their flags. The halves of 16 bytes may arrive apart, so both
 /// flags are looked at. Of `count` such messages, 1 or 2, the words; both are fetched together.
-TUTTI_DEVICE uint4 awaitWords(Lane& lane, const unsigned char* from, uint32_t count, uint32_t flag,
-                              int peer) {
+TUTTI_DEVICE uint4 awaitWords(KernelLane& lane, const unsigned char* from, uint32_t count,
+                              uint32_t flag, int peer) {
   const auto* const at = reinterpret_cast<const uint4*>(from);
 #pragma unroll 1
   for (uint32_t spins = 1;; ++spins) {
@@ -128,7 +128,7 @@ TUTTI_DEVICE void sendWords(unsigned char* to, uint32_t first, uint32_t second, 
 TUTTI_DEVICE uint64_t lineFlag(uint32_t flag) { return uint64_t(flag) << 32 | flag; }
 
 /// By all lanes of a warp.
-TUTTI_DEVICE uint4 awaitLine(Lane& lane, const unsigned char* from, uint32_t flag, int peer) {
+TUTTI_DEVICE uint4 awaitLine(KernelLane& lane, const unsigned char* from, uint32_t flag, int peer) {
   const auto* const at = reinterpret_cast<const ulonglong2*>(from);
   const bool hasFlag = threadIdx.x % 8 == 7;
   ulonglong2 got{};

@@ -23,13 +23,13 @@ constexpr uint32_t kGivenUp = 0x55504947;  // "GIPU"
 
 }  // namespace
 
-transports::RingLayout remoteLayout(const transports::p2p::Layout& layout) {
+transports::RingLayout remoteLayout(const transports::p2p::P2pLayout& layout) {
   return {.channels = layout.rings.channels + 1,
           .slotCount = layout.rings.slotCount,
           .slotBytes = layout.rings.slotBytes};
 }
 
-Proxy::Proxy(const transports::p2p::Endpoint& endpoint,
+Proxy::Proxy(const transports::p2p::P2pEndpoint& endpoint,
              std::unique_ptr<transports::Endpoint> remote, uint32_t* stopWord)
     : remote_(std::move(remote)),
       rank_(endpoint.rank()),
@@ -55,7 +55,7 @@ void Proxy::abandon() {
   finish();
 }
 
-Proxy::RemotePeer Proxy::makePeer(const transports::p2p::Endpoint& endpoint, int rank) const {
+Proxy::RemotePeer Proxy::makePeer(const transports::p2p::P2pEndpoint& endpoint, int rank) const {
   const int channels = endpoint.layout().rings.channels;
   RemotePeer peer{.rank = rank,
                   .sendNotice = &remote_->sendRing(rank, channels),

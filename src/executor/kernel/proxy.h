@@ -22,7 +22,7 @@ namespace tutti::executor::kernel {
 
 /// What the transport to other hosts must have: a channel more than p2p, by which ranks tell that
 /// they have given up.
-transports::RingLayout remoteLayout(const transports::p2p::Layout& layout);
+transports::RingLayout remoteLayout(const transports::p2p::P2pLayout& layout);
 
 struct RemoteFailure {
   Error error;
@@ -35,7 +35,7 @@ class Proxy {
   /// addresses and was told of direct messages (goDirect()), and nobody else uses it. `stopWord` is
   /// pinned: 0 until the kernel must end. Throws InvalidArgument where `far` has another layout
   /// than remoteLayout(), and what its rings throw.
-  Proxy(const transports::p2p::Endpoint& endpoint, std::unique_ptr<transports::Endpoint> remote,
+  Proxy(const transports::p2p::P2pEndpoint& endpoint, std::unique_ptr<transports::Endpoint> remote,
         uint32_t* stopWord);
   ~Proxy() { finish(); }
   Proxy(const Proxy&) = delete;
@@ -61,7 +61,7 @@ class Proxy {
   };
 
   void abandon();
-  RemotePeer makePeer(const transports::p2p::Endpoint& endpoint, int rank) const;
+  RemotePeer makePeer(const transports::p2p::P2pEndpoint& endpoint, int rank) const;
   void serve();
   void settle();
   bool hasStopped() const;

@@ -54,7 +54,7 @@ struct Lanes {
     return lanes;
   }
   TUTTI_DEVICE uint4 packed() const {
-    Elements<typename Codec::Stored> stored;
+    PackedElements<typename Codec::Stored> stored;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) stored.at[i] = Codec::narrow(at[i]);
     return pack(stored);
@@ -73,21 +73,21 @@ struct Lanes {
 template <int kSize, class Visit>
 TUTTI_DEVICE void withCodec(uint8_t type, Visit visit) {
   if constexpr (kSize == 1) {
-    if (type == kFloat8E4M3) return visit.template operator()<Widened<E4M3>>();
-    if (type == kFloat8E5M2) return visit.template operator()<Widened<E5M2>>();
-    if (type == kInt8) return visit.template operator()<Plain<int8_t>>();
+    if (type == kFloat8E4M3) return visit.template operator()<DeviceWidened<E4M3>>();
+    if (type == kFloat8E5M2) return visit.template operator()<DeviceWidened<E5M2>>();
+    if (type == kInt8) return visit.template operator()<DevicePlain<int8_t>>();
   } else if constexpr (kSize == 2) {
-    if (type == kFloat16) return visit.template operator()<Widened<Half>>();
-    if (type == kBFloat16) return visit.template operator()<Widened<Brain>>();
-    if (type == kInt16) return visit.template operator()<Plain<int16_t>>();
+    if (type == kFloat16) return visit.template operator()<DeviceWidened<Half>>();
+    if (type == kBFloat16) return visit.template operator()<DeviceWidened<Brain>>();
+    if (type == kInt16) return visit.template operator()<DevicePlain<int16_t>>();
   } else if constexpr (kSize == 4) {
-    if (type == kFloat32) return visit.template operator()<Plain<float>>();
-    if (type == kInt32) return visit.template operator()<Plain<int32_t>>();
+    if (type == kFloat32) return visit.template operator()<DevicePlain<float>>();
+    if (type == kInt32) return visit.template operator()<DevicePlain<int32_t>>();
   } else {
-    if (type == kFloat64) return visit.template operator()<Plain<double>>();
-    if (type == kInt64) return visit.template operator()<Plain<int64_t>>();
+    if (type == kFloat64) return visit.template operator()<DevicePlain<double>>();
+    if (type == kInt64) return visit.template operator()<DevicePlain<int64_t>>();
   }
-  visit.template operator()<Plain<typename WordOf<kSize>::Type>>();
+  visit.template operator()<DevicePlain<typename WordOf<kSize>::Type>>();
 }
 
 /// Some elements, in a word of registers.
@@ -156,14 +156,14 @@ TUTTI_DEVICE uint4 eachElement(uint4 a, Change change) {
 
 template <class Signed, Signed kTop, Signed kNan>
 TUTTI_DEVICE uint4 extremeBy(uint4 a, uint4 b, uint8_t op) {
-  if (op == kMin) return joinedBy<Ordered<Signed, kTop, kNan, true>, Minimum>(a, b);
-  return joinedBy<Ordered<Signed, kTop, kNan, false>, Maximum>(a, b);
+  if (op == kMin) return joinedBy<DeviceOrdered<Signed, kTop, kNan, true>, DeviceMinimum>(a, b);
+  return joinedBy<DeviceOrdered<Signed, kTop, kNan, false>, DeviceMaximum>(a, b);
 }
 
 template <class Integer>
 TUTTI_DEVICE uint4 extremeOf(uint4 a, uint4 b, uint8_t op) {
-  if (op == kMin) return joinedBy<Plain<Integer>, Minimum>(a, b);
-  return joinedBy<Plain<Integer>, Maximum>(a, b);
+  if (op == kMin) return joinedBy<DevicePlain<Integer>, DeviceMinimum>(a, b);
+  return joinedBy<DevicePlain<Integer>, DeviceMaximum>(a, b);
 }
 
 /// Min or Max.
@@ -188,15 +188,15 @@ TUTTI_DEVICE uint4 extreme(uint4 a, uint4 b, uint8_t type, uint8_t op) {
 
 template <int kSize>
 TUTTI_DEVICE uint4 joinedBits(uint4 a, uint4 b, uint8_t op) {
-  using Codec = Plain<typename WordOf<kSize>::Type>;
-  using Bits = Plain<uint32_t>;
+  using Codec = DevicePlain<typename WordOf<kSize>::Type>;
+  using Bits = DevicePlain<uint32_t>;
   switch (op) {
-    case kBitAnd: return joinedBy<Bits, BitAnd>(a, b);
-    case kBitOr: return joinedBy<Bits, BitOr>(a, b);
-    case kBitXor: return joinedBy<Bits, BitXor>(a, b);
-    case kLogicalAnd: return joinedBy<Codec, Logical<BitAnd>>(a, b);
-    case kLogicalOr: return joinedBy<Codec, Logical<BitOr>>(a, b);
-    default: return joinedBy<Codec, Logical<BitXor>>(a, b);
+    case kBitAnd: return joinedBy<Bits, DeviceBitAnd>(a, b);
+    case kBitOr: return joinedBy<Bits, DeviceBitOr>(a, b);
+    case kBitXor: return joinedBy<Bits, DeviceBitXor>(a, b);
+    case kLogicalAnd: return joinedBy<Codec, DeviceLogical<DeviceBitAnd>>(a, b);
+    case kLogicalOr: return joinedBy<Codec, DeviceLogical<DeviceBitOr>>(a, b);
+    default: return joinedBy<Codec, DeviceLogical<DeviceBitXor>>(a, b);
   }
 }
 
@@ -207,7 +207,7 @@ TUTTI_DEVICE uint4 joined(uint4 a, uint4 b, uint8_t type, uint8_t op) {
   if (!adds(op) && op != kProd) return joinedBits<kSize>(a, b, op);
   uint4 result{};
   withCodec<kSize>(type, [&]<class Codec>() {
-    result = op == kProd ? joinedBy<Codec, Multiply>(a, b) : joinedBy<Codec, Add>(a, b);
+    result = op == kProd ? joinedBy<Codec, DeviceMultiply>(a, b) : joinedBy<Codec, DeviceAdd>(a, b);
   });
   return result;
 }
@@ -257,11 +257,11 @@ struct Wide {
 template <int kSize, class Visit>
 TUTTI_DEVICE void withReduced(uint8_t type, Visit visit) {
   if constexpr (kSize == 1) {
-    if (type == kFloat8E4M3) return visit.template operator()<Widened<E4M3>>();
-    visit.template operator()<Widened<E5M2>>();
+    if (type == kFloat8E4M3) return visit.template operator()<DeviceWidened<E4M3>>();
+    visit.template operator()<DeviceWidened<E5M2>>();
   } else if constexpr (kSize == 2) {
-    if (type == kFloat16) return visit.template operator()<Widened<Half>>();
-    visit.template operator()<Widened<Brain>>();
+    if (type == kFloat16) return visit.template operator()<DeviceWidened<Half>>();
+    visit.template operator()<DeviceWidened<Brain>>();
   }
 }
 
@@ -283,7 +283,9 @@ TUTTI_DEVICE void addWide(Wide<kSize>& wide, uint4 next, bool isFirst, uint8_t t
 #pragma unroll
       for (int i = 0; i < Piece::kCount; ++i) {
         const float a = wide.at[i], b = Codec::widen(x.at[i]);
-        wide.at[i] = isFirst ? b : op == kProd ? Multiply::apply(a, b) : Add::apply(a, b);
+        wide.at[i] = isFirst       ? b
+                     : op == kProd ? DeviceMultiply::apply(a, b)
+                                   : DeviceAdd::apply(a, b);
       }
       rotate(wide);
       return word;

@@ -34,8 +34,8 @@ std::byte* LinkSlots::payload(uint32_t message, uint32_t reach) const {
 
 // ---- what the kernel sends
 
-RemoteSender::RemoteSender(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
-                           transports::SendRing& ring)
+RemoteSender::RemoteSender(const transports::p2p::P2pLink& link,
+                           const transports::p2p::P2pLayout& layout, transports::SendRing& ring)
     : slots_{link.sendSlots, link.directSendSlots, link.directBytes, layout.rings.slotCount,
              layout.rings.slotBytes},
       credit_(link.credit),
@@ -81,9 +81,9 @@ uint32_t RemoteSender::countCompleted() const {
 
 // ---- what the kernel receives
 
-RemoteReceiver::RemoteReceiver(const transports::p2p::Link& link,
-                               const transports::p2p::Layout& layout, transports::ReceiveRing& ring,
-                               int peer, const Arrivals& arrivals)
+RemoteReceiver::RemoteReceiver(const transports::p2p::P2pLink& link,
+                               const transports::p2p::P2pLayout& layout,
+                               transports::ReceiveRing& ring, int peer, const Arrivals& arrivals)
     : slots_{link.receiveSlots, link.directReceiveSlots, link.directBytes, layout.rings.slotCount,
              layout.rings.slotBytes},
       taken_(link.peerCredit),

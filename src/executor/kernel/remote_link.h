@@ -37,7 +37,7 @@ struct LinkSlots {
 /// What the kernel sends.
 class RemoteSender {
  public:
-  RemoteSender(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
+  RemoteSender(const transports::p2p::P2pLink& link, const transports::p2p::P2pLayout& layout,
                transports::SendRing& ring);
   /// Hands over what was published, as far as the ring has room, and gives slots back to the kernel
   /// that nobody reads any more. True when something moved.
@@ -61,7 +61,7 @@ class RemoteSender {
 class RemoteReceiver {
  public:
   /// `arrivals` outlives it.
-  RemoteReceiver(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
+  RemoteReceiver(const transports::p2p::P2pLink& link, const transports::p2p::P2pLayout& layout,
                  transports::ReceiveRing& ring, int peer, const Arrivals& arrivals);
   /// Copies what has come to the kernel's slots that are free, and gives back the ring's slots of
   /// what nobody needs there. True when something moved. Throws Refused when it cannot be what a

@@ -9,37 +9,38 @@
 namespace tutti::executor::kernel {
 
 /// The number of the message that a channel's port sends or takes in this round.
-TUTTI_DEVICE uint32_t messageOf(const Lane& lane, const PortCode& port, uint32_t before) {
+TUTTI_DEVICE uint32_t messageOf(const KernelLane& lane, const PortCode& port, uint32_t before) {
   return before + lane.round * port.perRound + port.ordinal + 1;
 }
 
 /// A message to another host is one of Simple whatever the launch's wire: there the latency of a
 /// network counts, and data is twice as dense without flags.
 template <Wire kWire>
-TUTTI_DEVICE bool isSimple(const Link& link) {
+TUTTI_DEVICE bool isSimple(const P2pLink& link) {
   return kWire == Wire::Simple || link.leavesHost;
 }
 
 template <Wire kWire>
-TUTTI_DEVICE const Link& linkAt(const Lane& lane, uint32_t index) {
-  const Link& link = lane.shared->tables.links[index];
+TUTTI_DEVICE const P2pLink& linkAt(const KernelLane& lane, uint32_t index) {
+  const P2pLink& link = lane.shared->tables.links[index];
   if (kWire == Wire::Simple || !link.leavesHost) return link;
   return lane.rank.simpleLinks[lane.slice * lane.rank.linksPerSlice + index];
 }
 
 template <Wire kWire>
-TUTTI_DEVICE unsigned char* slotAt(const Lane& lane, const Link& link, unsigned char* slots,
-                                   uint32_t message) {
+TUTTI_DEVICE unsigned char* slotAt(const KernelLane& lane, const P2pLink& link,
+                                   unsigned char* slots, uint32_t message) {
   return slotOf(lane, slots, message,
                 isSimple<kWire>(link) ? lane.all.simpleStride : lane.all.slotStride);
 }
 
-/// As plan::Shape::extent(), and of it the lane's slice.
-struct Place {
+/// As plan::PlanShape::extent(), and of it the lane's slice.
+struct StepPlace {
   uint64_t offset, bytes;
 };
 /// Messages name blocks as the buffer that has all of them does.
-TUTTI_DEVICE BlockCode blockOf(const Lane& lane, PortKind kind, PortBuffer buffer, uint32_t block) {
+TUTTI_DEVICE BlockCode blockOf(const KernelLane& lane, PortKind kind, PortBuffer buffer,
+                               uint32_t block) {
   const ShapeCode& shape = lane.rank.shape;
   const BlockCode* const blocks = lane.shared->tables.blocks;
   if (blocks == nullptr)
@@ -51,7 +52,7 @@ TUTTI_DEVICE BlockCode blockOf(const Lane& lane, PortKind kind, PortBuffer buffe
   return own;
 }
 
-TUTTI_DEVICE Place placeOf(const Lane& lane, const PortCode& port, uint32_t index) {
+TUTTI_DEVICE StepPlace placeOf(const KernelLane& lane, const PortCode& port, uint32_t index) {
   const ShapeCode& shape = lane.rank.shape;
   const uint32_t chunk = port.chunk + index;
   const auto [number, division] = divided(chunk, shape.divisions);
@@ -66,7 +67,7 @@ TUTTI_DEVICE Place placeOf(const Lane& lane, const PortCode& port, uint32_t inde
   return {block.offset + begin + first, bytes};
 }
 
-TUTTI_DEVICE uint32_t messageBytes(const Lane& lane, const PortCode& port) {
+TUTTI_DEVICE uint32_t messageBytes(const KernelLane& lane, const PortCode& port) {
   uint64_t bytes = 0;
 #pragma unroll 1
   for (uint32_t i = 0; i < port.chunks; ++i) bytes += placeOf(lane, port, i).bytes;
@@ -74,7 +75,7 @@ TUTTI_DEVICE uint32_t messageBytes(const Lane& lane, const PortCode& port) {
 }
 
 /// Where a message's payload ends in a slot of Simple: chunks are apart by the size of a whole one.
-TUTTI_DEVICE uint32_t messageReach(const Lane& lane, const PortCode& port) {
+TUTTI_DEVICE uint32_t messageReach(const KernelLane& lane, const PortCode& port) {
   uint64_t reach = 0;
 #pragma unroll 1
   for (uint32_t i = 0; i < port.chunks; ++i)
@@ -84,8 +85,8 @@ TUTTI_DEVICE uint32_t messageReach(const Lane& lane, const PortCode& port) {
 }
 
 /// The slots that have the message's payload: to other hosts large ones have slots of their own.
-TUTTI_DEVICE unsigned char* payloadSlots(const Lane& lane, const Link& link, const PortCode& port,
-                                         bool isSource) {
+TUTTI_DEVICE unsigned char* payloadSlots(const KernelLane& lane, const P2pLink& link,
+                                         const PortCode& port, bool isSource) {
   if (link.directBytes != transports::p2p::kNoMessage &&
       messageReach(lane, port) >= link.directBytes)
     return isSource ? link.directReceiveSlots : link.directSendSlots;
@@ -94,7 +95,7 @@ TUTTI_DEVICE unsigned char* payloadSlots(const Lane& lane, const Link& link, con
 
 /// Distance of a message's chunks in its slot.
 template <Wire kWire>
-TUTTI_DEVICE uint64_t chunkStride(const Link& link, uint64_t sliceBytes) {
+TUTTI_DEVICE uint64_t chunkStride(const P2pLink& link, uint64_t sliceBytes) {
   if (isSimple<kWire>(link)) return sliceBytes;
   if (kWire == Wire::LL) return 2 * sliceBytes;
   return (sliceBytes + kLinePayload - 1) / kLinePayload * kLine;
@@ -102,8 +103,8 @@ TUTTI_DEVICE uint64_t chunkStride(const Link& link, uint64_t sliceBytes) {
 
 /// Waits until the message is there, or its header in LL, and checks whose it is.
 template <Wire kWire>
-TUTTI_DEVICE void awaitMessage(Lane& lane, const PortCode& port) {
-  const Link& link = linkAt<kWire>(lane, port.link);
+TUTTI_DEVICE void awaitMessage(KernelLane& lane, const PortCode& port) {
+  const P2pLink& link = linkAt<kWire>(lane, port.link);
   const uint32_t message = messageOf(lane, port, link.received), bytes = messageBytes(lane, port);
   const unsigned char* const slot = slotAt<kWire>(lane, link, link.receiveSlots, message);
   if (isSimple<kWire>(link))
@@ -113,8 +114,8 @@ TUTTI_DEVICE void awaitMessage(Lane& lane, const PortCode& port) {
 }
 
 template <Wire kWire>
-TUTTI_DEVICE void awaitSlot(Lane& lane, const PortCode& port) {
-  const Link& link = linkAt<kWire>(lane, port.link);
+TUTTI_DEVICE void awaitSlot(KernelLane& lane, const PortCode& port) {
+  const P2pLink& link = linkAt<kWire>(lane, port.link);
   const uint32_t message = messageOf(lane, port, link.sent), bytes = messageBytes(lane, port);
   unsigned char* const slot = slotAt<kWire>(lane, link, link.sendSlots, message);
   if (isSimple<kWire>(link))
@@ -123,7 +124,7 @@ TUTTI_DEVICE void awaitSlot(Lane& lane, const PortCode& port) {
     awaitFree<kWire>(lane, link.credit, slot, message, port.rank, bytes);
 }
 
-TUTTI_DEVICE void awaitDependency(Lane& lane, const DependencyCode& after) {
+TUTTI_DEVICE void awaitDependency(KernelLane& lane, const DependencyCode& after) {
   const auto* const lanes = rowsAt<LaneCode>(lane.program(), lane.program()->laneOffset);
   const uint64_t steps = uint64_t{lane.round} * lanes[after.lane].steps + after.step + 1;
   awaitSteps(lane, after.lane, uint32_t(steps));
@@ -131,7 +132,7 @@ TUTTI_DEVICE void awaitDependency(Lane& lane, const DependencyCode& after) {
 
 /// Thread by thread another port or dependency.
 template <Wire kWire>
-TUTTI_DEVICE void awaitStep(Lane& lane, const StepCode& step, const PortCode* ports) {
+TUTTI_DEVICE void awaitStep(KernelLane& lane, const StepCode& step, const PortCode* ports) {
   const uint32_t portCount = uint32_t(step.sources) + step.targets;
   const auto* const afters =
       rowsAt<DependencyCode>(lane.program(), lane.program()->afterOffset) + step.firstAfter;
@@ -150,9 +151,9 @@ TUTTI_DEVICE void awaitStep(Lane& lane, const StepCode& step, const PortCode* po
   if (lane.hasFailed) atomicExch(&lane.shared->stoppedWaiting, 1u);
 }
 
-TUTTI_DEVICE unsigned char* baseOf(const Lane& lane, const PortCode& port) {
+TUTTI_DEVICE unsigned char* baseOf(const KernelLane& lane, const PortCode& port) {
   if (port.kind == PortKind::Mapped) {
-    const transports::p2p::Entry& entry =
+    const transports::p2p::LinkEntry& entry =
         lane.rank.peers[port.rank].entries[lane.shared->entries % 2];
     return reinterpret_cast<unsigned char*>(port.buffer == PortBuffer::In ? entry.in : entry.out);
   }
@@ -168,11 +169,11 @@ TUTTI_DEVICE uint16_t alignmentOf(const unsigned char* at) {
 
 /// Where the port's `index`th chunk lies.
 template <Wire kWire, int kSize>
-TUTTI_DEVICE Operand operandOf(const Lane& lane, const PortCode& port, uint32_t index,
+TUTTI_DEVICE Operand operandOf(const KernelLane& lane, const PortCode& port, uint32_t index,
                                bool isSource) {
   Operand operand{};
   if (port.kind == PortKind::Channel) {
-    const Link& link = linkAt<kWire>(lane, port.link);
+    const P2pLink& link = linkAt<kWire>(lane, port.link);
     operand.flag = messageOf(lane, port, isSource ? link.received : link.sent);
     operand.inSlot = !isSimple<kWire>(link);
     operand.peer = int16_t(port.rank);
@@ -192,7 +193,7 @@ TUTTI_DEVICE Operand operandOf(const Lane& lane, const PortCode& port, uint32_t 
 
 /// Those ports of a step that have chunks, in order; by the threads, one port each.
 template <Wire kWire, int kSize>
-TUTTI_DEVICE void findOperands(const Lane& lane, const StepCode& step, const PortCode* ports,
+TUTTI_DEVICE void findOperands(const KernelLane& lane, const StepCode& step, const PortCode* ports,
                                uint32_t index, Operand* operands) {
 #pragma unroll 1
   for (uint32_t i = lane.thread; i < uint32_t(step.sources) + step.targets;
@@ -221,7 +222,8 @@ TUTTI_DEVICE uint32_t withChunks(const PortCode* ports, uint32_t count) {
 }
 
 /// How the sources of a chunk are folded.
-TUTTI_DEVICE void setArithmetic(const Lane& lane, Chunk& chunk, StepFold fold, bool completes) {
+TUTTI_DEVICE void setArithmetic(const KernelLane& lane, Chunk& chunk, StepFold fold,
+                                bool completes) {
   const Arithmetic& arithmetic = lane.rank.arithmetic;
   chunk.type = arithmetic.type;
   chunk.op = arithmetic.op;
@@ -233,7 +235,7 @@ TUTTI_DEVICE void setArithmetic(const Lane& lane, Chunk& chunk, StepFold fold, b
 }
 
 template <Wire kWire, int kSize>
-TUTTI_DEVICE void moveChunk(Lane& lane, const StepCode& step, const PortCode* ports,
+TUTTI_DEVICE void moveChunk(KernelLane& lane, const StepCode& step, const PortCode* ports,
                             const Operand* operands, uint64_t bytes) {
   Chunk chunk{operands, operands + step.sources};
   chunk.sourceCount = withChunks(ports, step.sources);
@@ -252,13 +254,13 @@ TUTTI_DEVICE void moveChunk(Lane& lane, const StepCode& step, const PortCode* po
 /// Behind the barrier that ends the step: each thread tells one peer. What all threads of the lane
 /// wrote and read is before it.
 template <Wire kWire>
-TUTTI_DEVICE void publish(Lane& lane, const StepCode& step, const PortCode* ports) {
+TUTTI_DEVICE void publish(KernelLane& lane, const StepCode& step, const PortCode* ports) {
 #pragma unroll 1
   for (uint32_t i = lane.thread; i < uint32_t(step.sources) + step.targets;
        i += lane.all.threadsPerLane) {
     const PortCode& port = ports[i];
     if (port.kind != PortKind::Channel) continue;
-    const Link& link = linkAt<kWire>(lane, port.link);
+    const P2pLink& link = linkAt<kWire>(lane, port.link);
     if (i < step.sources) {
       // The words of LL that all threads have polled they have used ahead of the barrier, so they
       // have been read; other memory the credit says nothing of.
@@ -281,7 +283,7 @@ TUTTI_DEVICE void publish(Lane& lane, const StepCode& step, const PortCode* port
 
 /// False when the lane has to end.
 template <Wire kWire, int kSize>
-TUTTI_DEVICE bool runStep(Lane& lane, const StepCode& step) {
+TUTTI_DEVICE bool runStep(KernelLane& lane, const StepCode& step) {
   const auto* const ports =
       rowsAt<PortCode>(lane.program(), lane.program()->portOffset) + step.firstPort;
   const bool hasData = step.dataPort < step.sources + step.targets;

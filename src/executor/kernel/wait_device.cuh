@@ -12,7 +12,7 @@
 namespace tutti::executor::kernel {
 
 namespace ptx = ::tutti::cuda::ptx;
-using transports::p2p::Link;
+using transports::p2p::P2pLink;
 using transports::p2p::RankWords;
 using ::tutti::cuda::spinHint;
 
@@ -33,7 +33,7 @@ TUTTI_DEVICE Quotient seatOf(const Arguments& all) {
 }
 
 /// One thread's view of its lane.
-struct Lane {
+struct KernelLane {
   const Arguments& all;
   const RankArguments& rank;
   LaneShared* shared;
@@ -65,7 +65,7 @@ struct Theirs {
 
 /// The first lane to give up tells the host why, and all peers that it has. The others know from
 /// it.
-TUTTI_DEVICE void giveUp(Lane& lane, StopReason reason, int peer, uint32_t bytes = 0,
+TUTTI_DEVICE void giveUp(KernelLane& lane, StopReason reason, int peer, uint32_t bytes = 0,
                          Theirs theirs = {}) {
   const RankArguments& rank = lane.rank;
   lane.hasFailed = true;
@@ -91,7 +91,7 @@ TUTTI_DEVICE void giveUp(Lane& lane, StopReason reason, int peer, uint32_t bytes
 }
 
 /// To be called in every loop that waits; true when it must end.
-TUTTI_DEVICE bool shouldStop(Lane& lane, uint32_t spins, int peer) {
+TUTTI_DEVICE bool shouldStop(KernelLane& lane, uint32_t spins, int peer) {
   if (spins % lane.all.looksEvery != 0) return false;
   const RankWords* const words = lane.rank.words;
   if (ptx::ldRelaxedGpu(&words->stop) != 0) return lane.hasFailed = true;
@@ -110,7 +110,7 @@ TUTTI_DEVICE bool shouldStop(Lane& lane, uint32_t spins, int peer) {
 }
 
 /// Until `*word`, a count that wraps, is `least` or more.
-TUTTI_DEVICE bool awaitAtLeast(Lane& lane, const uint32_t* word, uint32_t least, int peer) {
+TUTTI_DEVICE bool awaitAtLeast(KernelLane& lane, const uint32_t* word, uint32_t least, int peer) {
   for (uint32_t spins = 1; int32_t(ptx::ldAcquireSys(word) - least) < 0; ++spins) {
     if (shouldStop(lane, spins, peer)) return false;
     spinHint();
@@ -119,7 +119,7 @@ TUTTI_DEVICE bool awaitAtLeast(Lane& lane, const uint32_t* word, uint32_t least,
 }
 
 /// Until `*word` is `wanted`.
-TUTTI_DEVICE bool awaitEqual(Lane& lane, const uint32_t* word, uint32_t wanted, int peer) {
+TUTTI_DEVICE bool awaitEqual(KernelLane& lane, const uint32_t* word, uint32_t wanted, int peer) {
   for (uint32_t spins = 1; ptx::ldAcquireSys(word) != wanted; ++spins) {
     if (shouldStop(lane, spins, peer)) return false;
     spinHint();
@@ -128,7 +128,7 @@ TUTTI_DEVICE bool awaitEqual(Lane& lane, const uint32_t* word, uint32_t wanted, 
 }
 
 /// Until another lane of this slice has done so many steps of this operation.
-TUTTI_DEVICE bool awaitSteps(Lane& lane, uint32_t other, uint32_t steps) {
+TUTTI_DEVICE bool awaitSteps(KernelLane& lane, uint32_t other, uint32_t steps) {
   const uint64_t* const word = lane.rank.progress + lane.slice * lane.program()->lanes + other;
   for (uint32_t spins = 1;; ++spins) {
     const uint64_t seen = ptx::ldAcquireGpu(word);

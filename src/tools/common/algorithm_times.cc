@@ -48,7 +48,7 @@ double medianOf(std::vector<double> values) {
 }
 
 /// A machine, and those of its processors that this process may use.
-struct Place {
+struct TimedPlace {
   std::array<char, 40> bootId{};
   cpu_set_t processors{};
 };
@@ -56,14 +56,14 @@ struct Place {
 /// How many ranks that share this one's processors come before it: also of other hosts, where those
 /// are containers of one machine.
 int placeOnMachine(Communicator& c) {
-  Place own;
+  TimedPlace own;
   bootstrap::bootId().copy(own.bootId.data(), own.bootId.size());
   if (::sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
     CPU_ZERO(&own.processors);
-  std::vector<Place> all(static_cast<size_t>(c.size()));
+  std::vector<TimedPlace> all(static_cast<size_t>(c.size()));
   c.allGather({.send = &own, .recv = all.data(), .count = sizeof own, .type = DataType::Int8});
   return static_cast<int>(
-      std::count_if(all.begin(), all.begin() + c.rank(), [&](const Place& place) {
+      std::count_if(all.begin(), all.begin() + c.rank(), [&](const TimedPlace& place) {
         return place.bootId == own.bootId && CPU_EQUAL(&place.processors, &own.processors);
       }));
 }

@@ -41,7 +41,7 @@ std::vector<int> parseHosts(const std::string& text, int ranks) {
 
 }  // namespace
 
-topology::Topology Job::topology() const {
+topology::Topology PlannedJob::topology() const {
   topology::Topology made{.ranks = ranks, .cores = cores, .hostOf = hostOf};
   if (cores == 0) made.cores = made.ranksPerHost();
   const auto layout = communicator::layoutFor(made, "");
@@ -50,7 +50,7 @@ topology::Topology Job::topology() const {
   return made;
 }
 
-topology::Tuning Job::tuning() const {
+topology::Tuning PlannedJob::tuning() const {
   if (tuningFile.empty()) return communicator::ownTuning();
   return collectives::readTuning(tuningFile);
 }
@@ -77,14 +77,14 @@ void JobOptions::addPlaces(CLI::App& app, const char* cores) {
                  "file with the chooser's constants, instead of the one that TUTTI_TUNING names");
 }
 
-Job JobOptions::parsed() const {
-  Job job = parsed(job_.ranks);
+PlannedJob JobOptions::parsed() const {
+  PlannedJob job = parsed(job_.ranks);
   if (job.cores == 0 && job.hostOf.empty()) job.cores = base::usableCores();
   return job;
 }
 
-Job JobOptions::parsed(int ranks) const {
-  Job job = job_;
+PlannedJob JobOptions::parsed(int ranks) const {
+  PlannedJob job = job_;
   job.ranks = ranks;
   if (!hosts_.empty()) job.hostOf = parseHosts(hosts_, job.ranks);
   return job;

@@ -14,7 +14,7 @@ class App;
 
 namespace tutti::tools {
 
-struct Job {
+struct PlannedJob {
   int ranks = 0;
   std::vector<int> hostOf;  ///< of each rank; empty: all on one
   int cores = 0;            ///< that the ranks of a host share; 0: one each
@@ -34,13 +34,13 @@ class JobOptions {
   /// All but their number; a core for each where nothing else is said.
   explicit JobOptions(CLI::App& app);
   /// Throws InvalidArgument naming an option whose value makes no sense.
-  Job parsed() const;
-  Job parsed(int ranks) const;  ///< of so many, whatever the options say
+  PlannedJob parsed() const;
+  PlannedJob parsed(int ranks) const;  ///< of so many, whatever the options say
 
  private:
   void addPlaces(CLI::App& app, const char* cores);
 
-  Job job_;
+  PlannedJob job_;
   std::string hosts_;
 };
 

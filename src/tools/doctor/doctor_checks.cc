@@ -10,7 +10,7 @@ namespace tutti::tools {
 namespace {
 
 using base::message;
-using topology::Library;
+using topology::LibraryVersion;
 using topology::NetworkInterface;
 using State = Finding::State;
 
@@ -30,9 +30,9 @@ std::string raise(const Limit& limit, uint64_t needed, const char* option, const
                  "' >> /etc/security/limits.d/tutti.conf; then log in again");
 }
 
-const Library& libraryOf(const DoctorFacts& f, const char* name) {
-  static const Library none{.missing = "it was not looked for"};
-  const Library* found = f.machine.library(name);
+const LibraryVersion& libraryOf(const DoctorFacts& f, const char* name) {
+  static const LibraryVersion none{.missing = "it was not looked for"};
+  const LibraryVersion* found = f.machine.library(name);
   return found ? *found : none;
 }
 
@@ -332,7 +332,7 @@ Finding checkListening(const DoctorFacts& f) {
 }
 
 Finding checkRdma(const DoctorFacts& f) {
-  const Library& verbs = libraryOf(f, "libibverbs");
+  const LibraryVersion& verbs = libraryOf(f, "libibverbs");
   Finding found{.check = "RDMA"};
   if (verbs.version.empty()) {
     const bool nic = std::ranges::any_of(f.machine.pciDevices, [](const auto& d) {
@@ -377,7 +377,7 @@ Finding checkRdma(const DoctorFacts& f) {
 }
 
 Finding checkUcx(const DoctorFacts& f) {
-  const Library& ucx = libraryOf(f, "UCX");
+  const LibraryVersion& ucx = libraryOf(f, "UCX");
   if (!ucx.version.empty()) return {.check = "UCX", .measured = ucx.version};
   return {.check = "UCX",
           .state = State::Note,
@@ -387,7 +387,7 @@ Finding checkUcx(const DoctorFacts& f) {
 }
 
 Finding checkCuda(const DoctorFacts& f) {
-  const Library& cuda = libraryOf(f, "CUDA driver");
+  const LibraryVersion& cuda = libraryOf(f, "CUDA driver");
   const auto nvidia = std::ranges::count_if(f.machine.pciDevices, [](const auto& d) {
     return d.kind == topology::PciDevice::Kind::Gpu &&
            (d.name.starts_with("NVIDIA") || d.name.starts_with("10de:"));
@@ -408,7 +408,7 @@ Finding checkCuda(const DoctorFacts& f) {
 }
 
 Finding checkInventory(const DoctorFacts& f) {
-  const Library& hwloc = libraryOf(f, "hwloc");
+  const LibraryVersion& hwloc = libraryOf(f, "hwloc");
   Finding found{.check = "inventory", .measured = "complete, by hwloc " + hwloc.version};
   if (!f.machine.problems.empty()) {
     found.state = State::Note;

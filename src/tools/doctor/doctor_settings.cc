@@ -16,14 +16,14 @@ using base::message;
 using transports::ucx::itemsOf;
 using State = Finding::State;
 
-struct Device {
+struct DoctoredDevice {
   std::string name;      // as UCX_NET_DEVICES has it
   std::string unusable;  // why it carries nothing to other hosts; empty: it does
 };
 
 /// All that UCX_NET_DEVICES may name: ports of NICs, and interfaces, also those of NICs.
-std::vector<Device> devicesOf(const topology::Machine& machine) {
-  std::vector<Device> devices;
+std::vector<DoctoredDevice> devicesOf(const topology::Machine& machine) {
+  std::vector<DoctoredDevice> devices;
   for (const topology::Nic& nic : machine.nics)
     for (const topology::NicPort& port : nic.ports)
       devices.push_back(
@@ -45,18 +45,18 @@ std::string joined(const std::vector<std::string>& items, const char* between) {
 /// Whether UCX takes "mlx5_0" for all ports of that device, and "^eth0" for all devices but that.
 /// Up to 1.19 it compares whole names.
 bool knowsShortForms(const topology::Machine& machine) {
-  const topology::Library* const ucx = machine.library("UCX");
+  const topology::LibraryVersion* const ucx = machine.library("UCX");
   int major = 0, minor = 0;
   if (!ucx || std::sscanf(ucx->version.c_str(), "%d.%d", &major, &minor) != 2) return true;
   return major > 1 || minor > 19;
 }
 
 /// What is wrong with an item of UCX_NET_DEVICES; empty where it names a device that can be used.
-std::string problemOf(const std::string& item, const std::vector<Device>& devices,
+std::string problemOf(const std::string& item, const std::vector<DoctoredDevice>& devices,
                       bool shortForms) {
   const std::string name = base::printable(shellWord(item));  // a space in it is seen
   std::string problem = name + " is no device here";
-  for (const Device& device : devices) {
+  for (const DoctoredDevice& device : devices) {
     const bool ofIts = device.name.starts_with(item + ":");
     if (device.name != item && !ofIts) continue;
     if (ofIts && !shortForms) return message(name, " lacks its port, as in ", device.name);
@@ -67,9 +67,10 @@ std::string problemOf(const std::string& item, const std::vector<Device>& device
 }
 
 /// Names all devices that can be used, but for some.
-std::string useAllBut(const std::vector<std::string>& leftOut, const std::vector<Device>& devices) {
+std::string useAllBut(const std::vector<std::string>& leftOut,
+                      const std::vector<DoctoredDevice>& devices) {
   std::vector<std::string> names;
-  for (const Device& device : devices)
+  for (const DoctoredDevice& device : devices)
     if (device.unusable.empty() && !std::ranges::count(leftOut, device.name))
       names.push_back(device.name);
   return names.empty() ? "unset UCX_NET_DEVICES" : exportOf("UCX_NET_DEVICES", joined(names, ","));
@@ -81,7 +82,7 @@ Finding checkUcxDevices(const DoctorFacts& f) {
   if (!f.ucxDevices) return {.check = "UCX devices", .measured = "UCX_NET_DEVICES is not set"};
   const std::string& value = *f.ucxDevices;
   Finding found{.check = "UCX devices", .measured = "UCX_NET_DEVICES=" + base::printable(value)};
-  const std::vector<Device> devices = devicesOf(f.machine);
+  const std::vector<DoctoredDevice> devices = devicesOf(f.machine);
   const bool shortForms = knowsShortForms(f.machine);
   if (value.empty()) {
     found.state = State::Wrong;

@@ -13,7 +13,7 @@ namespace tutti::tools {
 
 struct ExplainOptions {
   plan::CollectiveRequest request;
-  Job job;
+  PlannedJob job;
   bool measure = false;  ///< start the ranks here, and measure too
 };
 

@@ -111,14 +111,14 @@ void validate(const NcclPerfOptions& o) {
 }
 
 /// The values that are not what they are kept as.
-struct Words {
+struct PerfWords {
   std::string minBytes = "32M", maxBytes = "32M", step = "1M";
   std::string type = "float", op = "sum", root = "0";
   int average = 1, localRegister = 0;
   int timeout = 0;
 };
 
-void addOptions(CLI::App& app, NcclPerfOptions& o, Words& words, RefusedFlags& refused) {
+void addOptions(CLI::App& app, NcclPerfOptions& o, PerfWords& words, RefusedFlags& refused) {
   const CLI::Range count(1, 1'000'000), bit(0, 1);
   app.add_option("-t,--nthreads", o.threads, "threads per process; default 1")
       ->check(CLI::Range(1, 4096));
@@ -207,7 +207,7 @@ std::variant<NcclPerfOptions, int> parseNcclPerf(int argc, const char* const* ar
   TUTTI_REQUIRE(collective, "there is no program ", o.program);
   o.perf.collectiveName = *collective;
   setCollective(o.perf);
-  Words words;
+  PerfWords words;
   RefusedFlags refused;
   CLI::App app{
       "Time and bandwidth of a collective, with nccl-tests' flags and table.\n"

@@ -11,10 +11,10 @@ namespace tutti::tools {
 namespace {
 
 /// The measurement of one size, of one type, reduction and root.
-class Batch {
+class PerfBatch {
  public:
-  Batch(Communicator& c, const NcclPerfOptions& o, const PerfOptions& one, const PerfSeam& seam,
-        uint64_t bytes, Stream* stream)
+  PerfBatch(Communicator& c, const NcclPerfOptions& o, const PerfOptions& one, const PerfSeam& seam,
+            uint64_t bytes, Stream* stream)
       : c_(c), o_(o), one_(one), stream_(stream), call_(c, one, seam, bytes, stream) {}
 
   PerfRow run() {
@@ -127,7 +127,7 @@ int runNcclPerf(Communicator& c, const NcclPerfOptions& options, const PerfOutpu
   for (const PerfOptions& one : all)
     for (int cycle = 0; cycle < options.cycles || options.cycles == 0; ++cycle)
       for (const uint64_t bytes : one.sizes()) {
-        Batch batch(c, options, one, output.seam, bytes, stream ? &*stream : nullptr);
+        PerfBatch batch(c, options, one, output.seam, bytes, stream ? &*stream : nullptr);
         const NcclPerfRow row{one.type, one.op, one.root, batch.run()};
         totals.add(row.times);
         print(ncclPerfLine(options, row));

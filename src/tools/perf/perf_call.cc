@@ -154,18 +154,18 @@ void PerfCall::collective(const std::byte* send, std::byte* recv) {
 
 void PerfCall::exchange(const std::byte* send, std::byte* recv) {
   switch (*o_.exchange) {
-    case Exchange::SendReceive: return sendToNext(send, recv);
-    case Exchange::AllToAllV:
+    case PerfExchange::SendReceive: return sendToNext(send, recv);
+    case PerfExchange::AllToAllV:
       return c_.allToAllV({.send = send,
                            .sendCounts = uneven_,
                            .recv = recv,
                            .recvCounts = uneven_,
                            .type = o_.type},
                           ref_);
-    case Exchange::HyperCube: return hyperCube(send, recv);
-    case Exchange::AllGatherV:
+    case PerfExchange::HyperCube: return hyperCube(send, recv);
+    case PerfExchange::AllGatherV:
       return c_.allGatherV({.send = send, .recv = recv, .counts = uneven_, .type = o_.type}, ref_);
-    case Exchange::ReduceScatterV:
+    case PerfExchange::ReduceScatterV:
       return c_.reduceScatterV({.send = send,
                                 .recv = recv,
                                 .counts = uneven_,
@@ -252,7 +252,7 @@ void requireMemoryForCalls(Communicator& c, const PerfOptions& o, uint64_t bytes
 
 void requireFit(const PerfOptions& options, const Communicator& c) {
   const int ranks = c.size();
-  TUTTI_REQUIRE(options.exchange != Exchange::HyperCube || (ranks & (ranks - 1)) == 0,
+  TUTTI_REQUIRE(options.exchange != PerfExchange::HyperCube || (ranks & (ranks - 1)) == 0,
                 "hypercube needs a power of two of ranks, not ", ranks);
   TUTTI_REQUIRE(options.root < ranks, "--root ", options.root, " is not a rank of 0..", ranks - 1);
   TUTTI_REQUIRE(options.algorithm.empty() || ranks == 1 ||

@@ -20,7 +20,7 @@ PerfShape perfShape(const PerfOptions& options, int rank, int ranks, uint64_t el
   if (options.collective == Collective::Barrier) return {};
   const bool gives = plan::givesBlocks(options.collective);
   const bool gets = plan::getsBlocks(options.collective);
-  if (options.exchange == Exchange::AllToAllV || options.uneven()) {
+  if (options.exchange == PerfExchange::AllToAllV || options.uneven()) {
     const uint64_t unit = elements / (3 * n);
     const auto counts = unevenCounts(options.uneven() ? 0 : rank, ranks, unit);
     const uint64_t block = counts[static_cast<size_t>(rank)];
@@ -33,7 +33,7 @@ PerfShape perfShape(const PerfOptions& options, int rank, int ranks, uint64_t el
           count * static_cast<uint64_t>(rank)};
 }
 
-numbers::Pattern PerfPattern::pattern() const {
+numbers::FillPattern PerfPattern::pattern() const {
   return {.type = type, .op = op, .seed = shape.seed, .ranks = ranks};
 }
 
@@ -47,14 +47,14 @@ numbers::Comparison PerfPattern::compare(const std::byte* out) const {
   const auto sameBlock = [&](size_t from) {
     return [this, from](int) { return Block{from, shape.count}; };
   };
-  if (exchange == Exchange::AllToAllV)
+  if (exchange == PerfExchange::AllToAllV)
     return compareBlocks(out, [this](int r) { return unevenBlock(r); });
-  if (exchange == Exchange::AllGatherV)
+  if (exchange == PerfExchange::AllGatherV)
     return compareBlocks(out, [this](int r) { return Block{0, unevenCount(0, r, shape.count)}; });
-  if (exchange == Exchange::SendReceive)
+  if (exchange == PerfExchange::SendReceive)
     return numbers::compareWithInput(pattern(), (rank + ranks - 1) % ranks, 0, shape.count, out);
   if (plan::onlyRootGets(collective) && rank != root) return {};
-  numbers::Pattern upToHere = pattern();
+  numbers::FillPattern upToHere = pattern();
   upToHere.addends = rank + 1;
   switch (collective) {
     case Collective::AllReduce:

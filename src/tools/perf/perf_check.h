@@ -34,7 +34,7 @@ std::vector<size_t> unevenCounts(int rank, int ranks, uint64_t unit);
 
 struct PerfPattern {
   Collective collective;
-  std::optional<Exchange> exchange;
+  std::optional<PerfExchange> exchange;
   DataType type;
   ReduceOp op;
   int rank, ranks, root;
@@ -50,7 +50,7 @@ struct PerfPattern {
   struct Block {
     size_t from, count;
   };
-  numbers::Pattern pattern() const;
+  numbers::FillPattern pattern() const;
   /// A block of each rank's input, one after the other.
   numbers::Comparison compareBlocks(const std::byte* out,
                                     const std::function<Block(int rank)>& blockOf) const;

@@ -12,15 +12,15 @@ namespace {
 
 struct NamedExchange {
   const char* name;
-  Exchange exchange;
+  PerfExchange exchange;
   Collective like;
 };
 constexpr NamedExchange kExchanges[] = {
-    {"sendrecv", Exchange::SendReceive, Collective::Broadcast},
-    {"alltoallv", Exchange::AllToAllV, Collective::AllToAll},
-    {"hypercube", Exchange::HyperCube, Collective::AllGather},
-    {"all_gatherv", Exchange::AllGatherV, Collective::AllGather},
-    {"reduce_scatterv", Exchange::ReduceScatterV, Collective::ReduceScatter},
+    {"sendrecv", PerfExchange::SendReceive, Collective::Broadcast},
+    {"alltoallv", PerfExchange::AllToAllV, Collective::AllToAll},
+    {"hypercube", PerfExchange::HyperCube, Collective::AllGather},
+    {"all_gatherv", PerfExchange::AllGatherV, Collective::AllGather},
+    {"reduce_scatterv", PerfExchange::ReduceScatterV, Collective::ReduceScatter},
 };
 
 std::string measurableNames() {
@@ -41,7 +41,7 @@ void validate(const PerfOptions& o) {
                 "-o avg is not for scan: ranks would divide by different numbers");
   TUTTI_REQUIRE(!o.exchange || o.uneven() || o.algorithm.empty(), "--algo ", o.algorithm,
                 " is of collectives: ", o.collectiveName, " is made of sends and receives");
-  TUTTI_REQUIRE(o.exchange != Exchange::HyperCube || (o.ranks & (o.ranks - 1)) == 0,
+  TUTTI_REQUIRE(o.exchange != PerfExchange::HyperCube || (o.ranks & (o.ranks - 1)) == 0,
                 "hypercube needs a power of two of ranks, not ", o.ranks);
   if (o.algorithm == "mapped") {
     TUTTI_REQUIRE(o.windows, "--algo mapped works on memory from allocate: not with --memory ",

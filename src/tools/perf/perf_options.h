@@ -17,7 +17,7 @@ namespace tutti::tools {
 using plan::Collective;
 
 /// What is measured beside collectives of equal blocks.
-enum class Exchange : uint8_t {
+enum class PerfExchange : uint8_t {
   SendReceive,     ///< "sendrecv": to the next rank, from the one before
   AllToAllV,       ///< "alltoallv": blocks of three sizes
   HyperCube,       ///< "hypercube": an AllGather in log2(ranks) exchanges
@@ -28,7 +28,7 @@ enum class Exchange : uint8_t {
 struct PerfOptions {
   /// Of an exchange: the collective with such buffers.
   Collective collective = Collective::AllReduce;
-  std::optional<Exchange> exchange;
+  std::optional<PerfExchange> exchange;
   std::string collectiveName;
   int ranks = 0;  ///< 0: join the launcher's job, or one rank
   uint64_t minBytes = 32u << 20, maxBytes = 32u << 20;
@@ -50,11 +50,11 @@ struct PerfOptions {
 
   /// Whether the same memory can be sent from and received into.
   bool inPlace() const {
-    return exchange != Exchange::SendReceive && exchange != Exchange::AllToAllV;
+    return exchange != PerfExchange::SendReceive && exchange != PerfExchange::AllToAllV;
   }
   /// Whether it is a collective, with blocks of different sizes.
   bool uneven() const {
-    return exchange == Exchange::AllGatherV || exchange == Exchange::ReduceScatterV;
+    return exchange == PerfExchange::AllGatherV || exchange == PerfExchange::ReduceScatterV;
   }
   bool hasRoot() const { return !exchange && plan::hasRoot(collective); }
 

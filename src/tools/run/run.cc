@@ -32,9 +32,9 @@ is not started again.
 )";
 
 /// The options of one command line, taken from the front.
-class Arguments {
+class RunArguments {
  public:
-  explicit Arguments(const std::vector<std::string>& words) : words_(words) {}
+  explicit RunArguments(const std::vector<std::string>& words) : words_(words) {}
 
   /// True, and past it, when the next word is one of the names.
   bool flag(const std::string& name, const std::string& alias = {}) {
@@ -97,7 +97,7 @@ std::chrono::milliseconds parseGrace(const std::string& text) {
 std::variant<LaunchOptions, HelpWanted> parseRun(const std::vector<std::string>& words) {
   LaunchOptions options;
   options.ranks = 0;
-  Arguments arguments(words);
+  RunArguments arguments(words);
   while (!arguments.done() && arguments.word().starts_with("-")) {
     if (arguments.flag("--")) break;
     if (arguments.flag("--help", "-h")) return HelpWanted{};

@@ -37,9 +37,9 @@ constexpr std::array kColours{
 
 const Colours& coloursOf(ActionKind kind) { return kColours[static_cast<size_t>(kind)]; }
 
-class Picture {
+class SchedulePicture {
  public:
-  Picture(const Schedule& s, const Timeline& timeline)
+  SchedulePicture(const Schedule& s, const Timeline& timeline)
       : s_(s), timeline_(timeline), shortest_(timeline.end()) {
     for (const auto& spans : timeline.byRank)
       for (const Span& span : spans) shortest_ = std::min(shortest_, span.end - span.begin);
@@ -120,7 +120,7 @@ class Picture {
 
 std::string scheduleSvg(const Schedule& schedule, const parallel::Costs& costs) {
   const Timeline timeline = timelineOf(schedule, costs);
-  return Picture(schedule, timeline).make();
+  return SchedulePicture(schedule, timeline).make();
 }
 
 }  // namespace tutti::tools

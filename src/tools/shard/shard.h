@@ -17,7 +17,7 @@ struct ShardOptions {
   parallel::Product product;
   parallel::Sizes sizes;
   DataType type = DataType::Float32;
-  Job job;
+  PlannedJob job;
   bool json = false;
 };
 

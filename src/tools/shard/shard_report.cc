@@ -15,8 +15,8 @@ using parallel::Axis;
 using parallel::Derivation;
 using parallel::Layout;
 using parallel::Move;
+using parallel::RedistributionStep;
 using parallel::Shape;
-using parallel::Step;
 using parallel::Term;
 
 // Ways that are shown.
@@ -35,13 +35,13 @@ plan::Collective collectiveOf(Move move) {
 
 /// How long the steps take: each as the only call of those who are along its axis, while all others
 /// make the same call, and share cores and links of hosts with them.
-class Prediction {
+class ShardPrediction {
  public:
-  explicit Prediction(const ShardOptions& o)
+  explicit ShardPrediction(const ShardOptions& o)
       : o_(o), ranksPerHost_(o.job.topology().ranksPerHost()), tuning_(o.job.tuning()) {}
 
   /// Sets what a step that is a collective among several ranks takes.
-  void predict(const Step& step, const Shape& global, ShardStep& result) const {
+  void predict(const RedistributionStep& step, const Shape& global, ShardStep& result) const {
     const plan::CollectiveRequest request = requestFor(step, global);
     for (const std::vector<int>& hosts : hostsAlong(step.axis)) {
       const collectives::Choice choice = chooseOn(hosts, o_.mesh.shape[step.axis], request);
@@ -52,7 +52,7 @@ class Prediction {
   }
 
  private:
-  plan::CollectiveRequest requestFor(const Step& step, const Shape& global) const {
+  plan::CollectiveRequest requestFor(const RedistributionStep& step, const Shape& global) const {
     const Shape before = localShape(global, step.before, o_.mesh.shape, {});
     const Shape after = localShape(global, step.after, o_.mesh.shape, {});
     const int ranks = o_.mesh.shape[step.axis];
@@ -93,7 +93,7 @@ class Prediction {
 
   collectives::Choice chooseOn(const std::vector<int>& hosts, int ranks,
                                const plan::CollectiveRequest& request) const {
-    Job group{.ranks = ranks, .hostOf = hosts, .cores = 0, .tuningFile = {}};
+    PlannedJob group{.ranks = ranks, .hostOf = hosts, .cores = 0, .tuningFile = {}};
     const int together = group.topology().ranksPerHost();
     if (o_.job.cores > 0) group.cores = std::max(1, o_.job.cores * together / ranksPerHost_);
     topology::Tuning tuning = tuning_;
@@ -149,7 +149,7 @@ class Reporter {
     return tensor;
   }
 
-  ShardStep stepOf(const Term& term, const Step& step) const {
+  ShardStep stepOf(const Term& term, const RedistributionStep& step) const {
     ShardStep result{.what = toString(step.move),
                      .tensor = term.name,
                      .axis = o_.mesh.letters[step.axis],
@@ -165,8 +165,8 @@ class Reporter {
 
   ShardWay way(const Derivation& d) {
     ShardWay way;
-    const auto add = [&](const Term& term, const std::vector<Step>& steps) {
-      for (const Step& step : steps) {
+    const auto add = [&](const Term& term, const std::vector<RedistributionStep>& steps) {
+      for (const RedistributionStep& step : steps) {
         way.steps.push_back(stepOf(term, step));
         if (step.move == Move::AllReduce && !halves_) halves_ = halvesOf(term, step);
       }
@@ -189,7 +189,7 @@ class Reporter {
   }
 
   /// Of an AllReduce; nothing where no dimension can be split by its axis too.
-  std::optional<ShardHalves> halvesOf(const Term& term, const Step& whole) const {
+  std::optional<ShardHalves> halvesOf(const Term& term, const RedistributionStep& whole) const {
     const Shape global = globalShape(term, o_.sizes);
     const Shape part = localShape(global, whole.before, o_.mesh.shape, {});
     for (int d = 0; d < global.rank(); ++d) {
@@ -207,7 +207,7 @@ class Reporter {
   }
 
   const ShardOptions& o_;
-  const Prediction prediction_;
+  const ShardPrediction prediction_;
   std::optional<ShardHalves> halves_;
 };
 

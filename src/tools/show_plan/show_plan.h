@@ -13,7 +13,7 @@ namespace tutti::tools {
 
 struct PlanOptions {
   plan::CollectiveRequest request;
-  Job job;
+  PlannedJob job;
   bool json = false;
   std::string svgFile;  ///< where a picture goes too; or nowhere
 };

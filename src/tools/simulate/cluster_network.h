@@ -13,11 +13,11 @@
 
 namespace tutti::tools {
 
-class ClusterNetwork final : public parallel::Network {
+class ClusterNetwork final : public parallel::NetworkModel {
  public:
   explicit ClusterNetwork(topology::Cluster cluster) : cluster_(std::move(cluster)) {}
 
-  using Network::seconds;
+  using NetworkModel::seconds;
   /// Of the fastest plan. Between sizes that are powers of two, where plans are walked, on a line.
   double seconds(const parallel::MeshShape& mesh, parallel::AxisSet axes,
                  parallel::CollectiveKind kind, double bytes) override;

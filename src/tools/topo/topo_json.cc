@@ -108,7 +108,7 @@ Json devicesOf(const Machine& m) {
 
 Json distancesOf(const Machine& m, const std::vector<NetworkDevice>& devices) {
   Json all = Json::array();
-  const auto add = [&](const char* kind, int number, const Place& from) {
+  const auto add = [&](const char* kind, int number, const MachinePlace& from) {
     for (const NetworkDevice& d : devices)
       all.push_back({{kind, number},
                      {"device", d.name},
@@ -129,7 +129,7 @@ Json distancesOf(const Machine& m, const std::vector<NetworkDevice>& devices) {
 }
 
 Json ranksOf(const Machine& m, const std::vector<NetworkDevice>& devices, int ranks) {
-  const std::vector<Binding> bindings = bindInBlocks(m, ranks);
+  const std::vector<CoreBinding> bindings = bindInBlocks(m, ranks);
   const std::vector<ClosestNic> closest = closestNics(m, bindings);
   Json all = Json::array();
   for (size_t rank = 0; rank < bindings.size(); ++rank) {
@@ -149,7 +149,7 @@ std::string topoJson(const Machine& m, int ranks) {
   Json json{{"host", m.host}};
   json.update(processorsOf(m));
   json.update(devicesOf(m));
-  json["libraries"] = arrayOf(m.libraries, [](const Library& l) {
+  json["libraries"] = arrayOf(m.libraries, [](const LibraryVersion& l) {
     return Json{{"name", l.name}, {"version", l.version}, {"missing", l.missing}};
   });
   json["problems"] = m.problems;

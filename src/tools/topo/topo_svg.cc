@@ -98,16 +98,16 @@ size_t perRow(size_t count) {
 }
 
 /// A tree of PCI devices, placed.
-struct Tree {
+struct PciPicture {
   Box box;
-  std::vector<Tree> children;
+  std::vector<PciPicture> children;
   size_t gpu = SIZE_MAX;  // index of the GPU that it is
   int width = 0, height = 0;
 };
 
-class Picture {
+class TopologyPicture {
  public:
-  Picture(const Machine& machine, int ranks) : m_(machine), ranks_(ranks) {
+  TopologyPicture(const Machine& machine, int ranks) : m_(machine), ranks_(ranks) {
     const std::vector<ClosestNic> closest = closestNics(m_, bindInBlocks(m_, ranks));
     const std::vector<NetworkDevice> devices = networkDevices(m_);
     for (size_t rank = 0; rank < closest.size(); ++rank)
@@ -131,7 +131,7 @@ class Picture {
  private:
   struct Column {  // a package with what is below it
     Box package;
-    std::vector<Tree> trees;
+    std::vector<PciPicture> trees;
     int width = 0;
   };
 
@@ -232,8 +232,8 @@ class Picture {
     return box;
   }
 
-  Tree deviceTree(const PciDevice& device) const {
-    Tree tree{.box = {.lines = {device.name}, .fill = kOtherFill}};
+  PciPicture deviceTree(const PciDevice& device) const {
+    PciPicture tree{.box = {.lines = {device.name}, .fill = kOtherFill}};
     const auto here = [&](const auto& thing) { return thing.pci == device.address; };
     const auto gpu = std::ranges::find_if(m_.gpus, here);
     const auto nic = std::ranges::find_if(m_.nics, here);
@@ -254,9 +254,9 @@ class Picture {
     return tree;
   }
 
-  Tree treeOf(const PciNode& node) const {
+  PciPicture treeOf(const PciNode& node) const {
     if (node.kind == PciNode::Kind::Device) return deviceTree(m_.pciDevices[node.device]);
-    Tree tree{.box = {.fill = kBridgeFill}};
+    PciPicture tree{.box = {.fill = kBridgeFill}};
     if (node.kind == PciNode::Kind::HostBridge) tree.box.lines = {"host bridge"};
     if (node.kind == PciNode::Kind::Switch) tree.box.lines = {"PCI switch"};
     if (node.kind == PciNode::Kind::Slot) tree.box.lines = {"slot"};
@@ -265,10 +265,10 @@ class Picture {
     return tree;
   }
 
-  static void measureTree(Tree& tree) {
+  static void measureTree(PciPicture& tree) {
     measure(tree.box);
     int width = -kGap, height = 0;
-    for (const Tree& child : tree.children) {
+    for (const PciPicture& child : tree.children) {
       width += child.width + kGap;
       height = std::max(height, child.height);
     }
@@ -328,10 +328,10 @@ class Picture {
 
   void drawTrees(Svg& svg, const Column& column, int x) {
     int below = -3 * kGap;
-    for (const Tree& tree : column.trees) below += tree.width + 3 * kGap;
+    for (const PciPicture& tree : column.trees) below += tree.width + 3 * kGap;
     int left = x + (column.width - below) / 2;
     const int from = x + column.width / 2, bottom = kTop + column.package.height;
-    for (const Tree& tree : column.trees) {
+    for (const PciPicture& tree : column.trees) {
       const int top = kTop + packagesHeight_ + kRow;
       connect(svg, from, bottom, left + tree.width / 2, top);
       drawTree(svg, tree, left, top);
@@ -347,13 +347,13 @@ class Picture {
     svg.line({x2, turn, x2, y2, kInk});
   }
 
-  void drawTree(Svg& svg, const Tree& tree, int x, int y) {
+  void drawTree(Svg& svg, const PciPicture& tree, int x, int y) {
     const int middle = x + tree.width / 2;
     int below = -kGap;
-    for (const Tree& child : tree.children) below += child.width + kGap;
+    for (const PciPicture& child : tree.children) below += child.width + kGap;
     int left = x + (tree.width - below) / 2;
     const int bottom = y + tree.box.height;
-    for (const Tree& child : tree.children) {
+    for (const PciPicture& child : tree.children) {
       connect(svg, middle, bottom, left + child.width / 2, bottom + kRow);
       drawTree(svg, child, left, bottom + kRow);
       left += child.width + kGap;
@@ -478,6 +478,8 @@ class Picture {
 
 }  // namespace
 
-std::string topoSvg(const Machine& machine, int ranks) { return Picture(machine, ranks).make(); }
+std::string topoSvg(const Machine& machine, int ranks) {
+  return TopologyPicture(machine, ranks).make();
+}
 
 }  // namespace tutti::tools

@@ -68,7 +68,7 @@ void writeProcessors(Page& page, const Machine& m) {
 }
 
 void writeNics(Page& page, const Machine& m) {
-  const Library* verbs = m.library("libibverbs");
+  const LibraryVersion* verbs = m.library("libibverbs");
   if (m.nics.empty())
     page.line("NIC", verbs && !verbs->missing.empty() ? "none is seen: " + verbs->missing
                                                       : "no RDMA device");
@@ -107,7 +107,7 @@ std::vector<std::string> detailsOf(const Machine& m, int index) {
   std::vector<std::string> parts;
   parts.push_back(gpu.nvLinks ? countText(static_cast<uint64_t>(*gpu.nvLinks), "NVLink")
                               : "NVLinks unknown");
-  const Binding binding{.gpu = index};
+  const CoreBinding binding{.gpu = index};
   if (const ClosestNic closest = closestNics(m, {&binding, 1})[0]; closest.device >= 0)
     parts.push_back(base::message("closest NIC ",
                                   networkDevices(m)[static_cast<size_t>(closest.device)].name, " (",
@@ -117,7 +117,7 @@ std::vector<std::string> detailsOf(const Machine& m, int index) {
 }
 
 void writeGpus(Page& page, const Machine& m) {
-  const Library* cuda = m.library("CUDA driver");
+  const LibraryVersion* cuda = m.library("CUDA driver");
   if (m.gpus.empty())
     page.line("GPU", cuda && !cuda->missing.empty()
                          ? "none is seen, no CUDA driver: " + cuda->missing
@@ -138,46 +138,46 @@ void writeGpus(Page& page, const Machine& m) {
 
 void writeLibraries(Page& page, const Machine& m) {
   std::vector<std::string> parts;
-  for (const Library& library : m.libraries)
+  for (const LibraryVersion& library : m.libraries)
     parts.push_back(library.version.empty() ? "no " + library.name
                                             : library.name + " " + library.version);
   page.line("libraries", joined(parts, ", "));
   for (const std::string& problem : m.problems) page.line("not read", problem);
 }
 
-struct End {
+struct LinkEnd {
   std::string name;
-  Place place;
+  MachinePlace place;
 };
 
-std::vector<End> gpusOf(const Machine& m) {
-  std::vector<End> ends;
+std::vector<LinkEnd> gpusOf(const Machine& m) {
+  std::vector<LinkEnd> ends;
   for (size_t i = 0; i < m.gpus.size(); ++i)
     ends.push_back({base::message("GPU ", i), placeOf(m, m.gpus[i].pci)});
   return ends;
 }
 
-std::vector<End> rowsOf(const Machine& m) {
-  std::vector<End> rows = gpusOf(m);
+std::vector<LinkEnd> rowsOf(const Machine& m) {
+  std::vector<LinkEnd> rows = gpusOf(m);
   for (size_t i = 0; i < m.numaNodes.size(); ++i)
     rows.push_back(
         {base::message("NUMA ", m.numaNodes[i].number), {.numaNodes = {static_cast<int>(i)}}});
   return rows;
 }
 
-std::vector<End> columnsOf(const Machine& m) {
-  std::vector<End> columns = gpusOf(m);
+std::vector<LinkEnd> columnsOf(const Machine& m) {
+  std::vector<LinkEnd> columns = gpusOf(m);
   for (const NetworkDevice& d : networkDevices(m)) columns.push_back({d.name, placeOf(m, d.pci)});
   return columns;
 }
 
 /// As many columns at a time as a page has.
 void writeDistances(Page& page, const Machine& m) {
-  const std::vector<End> columns = columnsOf(m);
+  const std::vector<LinkEnd> columns = columnsOf(m);
   if (columns.empty()) return;
   page.heading("How far");
   size_t width = 0;
-  for (const End& column : columns) width = std::max(width, column.name.size() + 2);
+  for (const LinkEnd& column : columns) width = std::max(width, column.name.size() + 2);
   const size_t fitting = std::max<size_t>(1, (Page::kColumns - kLabel) / width);
   std::set<Distance> met;
   for (size_t first = 0; first < columns.size(); first += fitting) {
@@ -187,7 +187,7 @@ void writeDistances(Page& page, const Machine& m) {
     for (size_t i = first; i < last; ++i)
       head << std::setw(static_cast<int>(width)) << columns[i].name;
     page.raw(std::move(head).str());
-    for (const End& row : rowsOf(m)) {
+    for (const LinkEnd& row : rowsOf(m)) {
       std::ostringstream line;
       line << std::left << std::setw(kLabel) << row.name;
       for (size_t i = first; i < last; ++i) {
@@ -218,7 +218,7 @@ void writeTransports(Page& page, const Machine& m, int ranks) {
 void writeClosestNics(Page& page, const Machine& m, int ranks) {
   page.heading("Closest NIC of each rank, bound in equal parts");
   const std::vector<NetworkDevice> devices = networkDevices(m);
-  const std::vector<Binding> bindings = bindInBlocks(m, ranks);
+  const std::vector<CoreBinding> bindings = bindInBlocks(m, ranks);
   const std::vector<ClosestNic> closest = closestNics(m, bindings);
   for (size_t rank = 0; rank < bindings.size(); ++rank) {
     std::string text = numbersText("PU", bindings[rank].cpus);

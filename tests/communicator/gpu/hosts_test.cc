@@ -136,7 +136,7 @@ TEST_F(GpuHostCalls, ShareTheBlocksOfTheirDevice) {
 TEST_F(GpuHostCalls, OfAnotherProcessTakeNoBlocksHere) {
   const uint32_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
   RemoteSides sides({gpu(0), gpu(0)}, {true, true});
-  transports::Address address = sides[1].address(0);
+  transports::EndpointAddress address = sides[1].address(0);
   ASSERT_GT(address.blob.size(), 16U);
   address.blob[8] ^= std::byte{1};  // of the number behind the id
   sides[0].connect(1, address);

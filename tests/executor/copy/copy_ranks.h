@@ -18,7 +18,7 @@ using executor::copy::CopyPlan;
 using executor::copy::StreamExecutor;
 using executor::copy::StreamOptions;
 
-inline const transports::p2p::Layout kCopyLayout{
+inline const transports::p2p::P2pLayout kCopyLayout{
     .rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
     .lowLatencyBytes = 2048,
     .copySlotBytes = 4096};
@@ -26,7 +26,7 @@ inline const transports::p2p::Layout kCopyLayout{
 struct CopyRanksOptions {
   int ranks = 2;
   int devices = 4;  ///< rank r is on device r modulo that, or modulo those that there are
-  transports::p2p::Layout layout = kCopyLayout;
+  transports::p2p::P2pLayout layout = kCopyLayout;
   StreamOptions executor = {.deadlineNs = 60'000'000'000};
 };
 

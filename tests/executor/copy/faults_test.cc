@@ -242,7 +242,7 @@ TEST(CopyFaults, PeersBuffersAreNotTouched) {
 }
 
 TEST(CopyFaults, AnEndpointWithoutSlotsIsRefused) {
-  transports::p2p::Layout layout = kCopyLayout;
+  transports::p2p::P2pLayout layout = kCopyLayout;
   layout.copySlotBytes = 0;
   EXPECT_THROW(CopyRanks({.ranks = 2, .layout = layout}), Error);
 }

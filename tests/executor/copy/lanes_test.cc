@@ -63,7 +63,7 @@ std::vector<float> valuesOf(int rank) {
 // The third message lies in the first one's slot, for which nobody waits any more.
 TEST(CopyLanes, ThatHaveTheirMessageDoNotWaitForItWhileOthersHoldThemUp) {
   if (devicesOf(3) < 3) GTEST_SKIP() << "it wants three devices";
-  transports::p2p::Layout layout = kCopyLayout;
+  transports::p2p::P2pLayout layout = kCopyLayout;
   layout.rings.slotCount = 2;
   CopyRanks ranks({.ranks = 3, .devices = 3, .layout = layout});
   std::vector<std::unique_ptr<CopyPlan>> plans;

@@ -20,7 +20,7 @@ using plan::Collective;
 TEST(CopyScratch, IsEnoughForEveryStagedPlan) {
   uint64_t most = 0;
   for (const int channels : {1, 2, 3}) {
-    const transports::p2p::Layout layout{
+    const transports::p2p::P2pLayout layout{
         .rings = {.channels = channels, .slotCount = 4, .slotBytes = 4096},
         .copySlotBytes = 1 << 20};
     for (int ranks = 1; ranks <= 130; ++ranks)

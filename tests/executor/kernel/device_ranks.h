@@ -17,7 +17,7 @@ using executor::kernel::DevicePlan;
 using executor::kernel::Interpreter;
 using executor::kernel::InterpreterOptions;
 using executor::kernel::Residency;
-using DeviceEndpoint = transports::p2p::Endpoint;
+using DeviceEndpoint = transports::p2p::P2pEndpoint;
 using transports::p2p::Wire;
 
 /// Endpoints of all ranks, not connected.
@@ -31,8 +31,8 @@ bool networksReach();
 struct DeviceRanksOptions {
   int ranks = 2;
   int devices = 4;  ///< rank r is on device r modulo that, or modulo those that there are
-  transports::p2p::Layout layout = {.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
-                                    .lowLatencyBytes = 2048};
+  transports::p2p::P2pLayout layout = {.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
+                                       .lowLatencyBytes = 2048};
   InterpreterOptions interpreter = {.blocks = 8,
                                     .threadsPerLane = 32,
                                     .deadlineNs = 60'000'000'000,

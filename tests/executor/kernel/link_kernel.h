@@ -66,8 +66,8 @@ class Kernel {
     store(&s->sequence, message);
   }
 
-  const transports::p2p::Layout layout;
-  transports::p2p::Link link;
+  const transports::p2p::P2pLayout layout;
+  transports::p2p::P2pLink link;
 
  private:
   struct alignas(kLine) Line {

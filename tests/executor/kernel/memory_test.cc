@@ -10,11 +10,11 @@
 namespace tutti::tests {
 namespace {
 
-using executor::kernel::Arena;
+using executor::kernel::DeviceArena;
 
 TEST(Arenas, GiveBackWhatNobodyHolds) {
   std::vector<unsigned char> memory(1024);
-  Arena arena(memory.data(), memory.size(), "an arena");
+  DeviceArena arena(memory.data(), memory.size(), "an arena");
   auto first = arena.take(1, "a"), second = arena.take(300, "b"), third = arena.take(512, "c");
   EXPECT_EQ(first.get(), memory.data());
   EXPECT_EQ(second.get(), memory.data() + 128);
@@ -31,7 +31,7 @@ TEST(Arenas, GiveBackWhatNobodyHolds) {
 
 TEST(Arenas, RefuseWithTheNumbers) {
   std::vector<unsigned char> memory(1024);
-  Arena arena(memory.data(), memory.size(), "an arena");
+  DeviceArena arena(memory.data(), memory.size(), "an arena");
   const auto held = arena.take(256, "a");
   try {
     arena.take(769, "a program");
@@ -49,7 +49,7 @@ TEST(Arenas, MayEndBeforeTheirParts) {
   std::vector<unsigned char> memory(256);
   std::shared_ptr<unsigned char> part;
   {
-    Arena arena(memory.data(), memory.size(), "an arena");
+    DeviceArena arena(memory.data(), memory.size(), "an arena");
     part = arena.take(1, "a");
   }
   part.reset();

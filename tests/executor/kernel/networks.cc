@@ -17,7 +17,7 @@ RemoteNetwork of(std::shared_ptr<Fabric> fabric) {
 
 RemoteNetwork simNetwork(const transports::sim::SimOptions& options) {
   return [options](int ranks, const transports::RingLayout& layout) {
-    const auto network = std::make_shared<transports::sim::Network>(ranks, layout, options);
+    const auto network = std::make_shared<transports::sim::SimNetwork>(ranks, layout, options);
     std::vector<std::unique_ptr<transports::Endpoint>> all;
     for (int r = 0; r < ranks; ++r) all.push_back(transports::sim::makeSimEndpoint(network, r));
     return all;

@@ -12,8 +12,8 @@
 namespace tutti::tests {
 namespace {
 
-const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
-                                      .lowLatencyBytes = 2048};
+const transports::p2p::P2pLayout kLayout{
+    .rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096}, .lowLatencyBytes = 2048};
 
 std::unique_ptr<DeviceEndpoint> connected(Hub& hub, int device, int rank, int ranks) {
   auto endpoint = std::make_unique<DeviceEndpoint>(device, rank, ranks, kLayout);

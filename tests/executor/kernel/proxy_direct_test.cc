@@ -13,7 +13,7 @@ namespace tutti::tests {
 namespace {
 
 using transports::p2p::kLine;
-using transports::p2p::Link;
+using transports::p2p::P2pLink;
 
 constexpr uint32_t kDirectBytes = 1024;
 /// Of a NaN, in every type.
@@ -25,7 +25,7 @@ class Payloads {
   Payloads(DeviceRanks& ranks, bool isDirect) : layout_(ranks.endpoint(0).layout()) {
     for (int r = 0; r < 2; ++r)
       for (int channel = 0; channel < layout_.rings.channels; ++channel) {
-        const Link link = ranks.endpoint(r).hostLink(1 - r, channel);
+        const P2pLink link = ranks.endpoint(r).hostLink(1 - r, channel);
         add(isDirect ? link.directSendSlots : link.sendSlots);
         add(isDirect ? link.directReceiveSlots : link.receiveSlots);
       }
@@ -47,7 +47,7 @@ class Payloads {
     for (uint32_t i = 0; i < layout_.rings.slotCount; ++i)
       payloads_.push_back(slots + i * slotStride(Wire::Simple, size()) + kLine);
   }
-  const transports::p2p::Layout layout_;
+  const transports::p2p::P2pLayout layout_;
   std::vector<unsigned char*> payloads_;
 };
 

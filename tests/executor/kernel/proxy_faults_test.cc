@@ -123,8 +123,8 @@ class Breaking final : public transports::Endpoint {
       : inner_(std::move(inner)), lost_(lost) {}
   const char* name(int peer) const override { return inner_->name(peer); }
   const transports::RingLayout& layout() const override { return inner_->layout(); }
-  transports::Address address(int peer) override { return inner_->address(peer); }
-  void connect(int peer, transports::Address address) override {
+  transports::EndpointAddress address(int peer) override { return inner_->address(peer); }
+  void connect(int peer, transports::EndpointAddress address) override {
     inner_->connect(peer, std::move(address));
   }
   transports::SendRing& sendRing(int peer, int channel) override {
@@ -212,7 +212,7 @@ class AHostilePeer : public testing::Test {
     return "nothing has failed";
   }
 
-  const transports::p2p::Layout layout_ = DeviceRanksOptions{}.layout;
+  const transports::p2p::P2pLayout layout_ = DeviceRanksOptions{}.layout;
   Residency residency_;
   DeviceEndpoint endpoint_{0, 0, 2, layout_};
   std::unique_ptr<transports::Endpoint> peer_;

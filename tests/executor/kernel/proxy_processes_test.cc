@@ -16,11 +16,11 @@
 namespace tutti::tests {
 namespace {
 
-const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
-                                      .lowLatencyBytes = 2048};
+const transports::p2p::P2pLayout kLayout{
+    .rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096}, .lowLatencyBytes = 2048};
 /// A message of these is a while on its way.
-const transports::p2p::Layout kLong{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 1 << 20},
-                                    .lowLatencyBytes = 2048};
+const transports::p2p::P2pLayout kLong{
+    .rings = {.channels = 2, .slotCount = 4, .slotBytes = 1 << 20}, .lowLatencyBytes = 2048};
 constexpr uint32_t kDirectBytes = 3000;  // a part of the messages is shorter
 
 /// One rank's endpoints, connected, and its interpreter.
@@ -32,7 +32,7 @@ struct Member {
 
 void join(Member& member, Hub& hub, int rank, int ranks,
           uint32_t directBytes = transports::p2p::kNoMessage,
-          const transports::p2p::Layout& layout = kLayout) {
+          const transports::p2p::P2pLayout& layout = kLayout) {
   TUTTI_CUDA(cudaSetDevice(rank));
   const int last = ranks - 1;
   member.endpoint = std::make_unique<DeviceEndpoint>(rank, rank, ranks, layout);

@@ -19,8 +19,8 @@ constexpr DataType kTypes[] = {DataType::Float32, DataType::Int8, DataType::BFlo
                                DataType::Float64};
 
 /// Slots of each wire have another distance.
-const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
-                                      .lowLatencyBytes = 1024};
+const transports::p2p::P2pLayout kLayout{
+    .rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096}, .lowLatencyBytes = 1024};
 
 struct Setting {
   const char* network;

@@ -14,7 +14,7 @@ namespace tutti::tests {
 namespace {
 
 using executor::HostOperation;
-using transports::sim::Network;
+using transports::sim::SimNetwork;
 
 constexpr size_t kGap = 64;
 
@@ -130,7 +130,7 @@ Memory memoryOf(const Call& call, int rank, uint64_t seed) {
 
 std::vector<Memory> hostResult(const Call& call, uint64_t seed, size_t slotBytes) {
   const int ranks = call.spec.ranks;
-  const auto network = std::make_shared<Network>(
+  const auto network = std::make_shared<SimNetwork>(
       ranks,
       transports::RingLayout{
           .channels = call.spec.channels + 1, .slotCount = 4, .slotBytes = slotBytes},

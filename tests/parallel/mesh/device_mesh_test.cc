@@ -204,9 +204,9 @@ TEST_F(MeshOnGpus, MessagesAreBehindWhatIsComputed) {
         Gated rank(mesh);
         const int peer = 1 - mesh.rank();
         const Tensor got = rank.arena.allocate(DType::Float32, {kCount});
-        rank.group.exchange(
-            std::array{Message::to(peer, kPurpose, rank.x), Message::from(peer, kPurpose, got)},
-            own);
+        rank.group.exchange(std::array{MeshMessage::to(peer, kPurpose, rank.x),
+                                       MeshMessage::from(peer, kPurpose, got)},
+                            own);
         passed.record(own);
         passed.wait(mesh.stream());
         copy({rank.x.data, got.data, got.bytes()}, mesh.stream());

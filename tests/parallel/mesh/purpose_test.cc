@@ -10,8 +10,8 @@
 #include <string>
 #include <type_traits>
 
-#include "tests/parallel/support/on_ranks.h"
 #include "tests/parallel/parity/scoped_mutation.h"
+#include "tests/parallel/support/on_ranks.h"
 
 namespace tutti::parallel {
 namespace {
@@ -70,9 +70,10 @@ std::vector<float> call(MeshCommunicator& group, PurposeForm form, bool zeros, b
       break;
     case PurposeForm::Exchange: {  // around a ring
       const int ranks = group.size(), from = (group.rank() + ranks - 1) % ranks;
-      const Message messages[] = {
-          Message::to((group.rank() + 1) % ranks, kPurpose, Tensor(x.data(), DType::Float32, {4})),
-          Message::from(from, kPurpose, Tensor(y.data(), DType::Float32, {4}))};
+      const MeshMessage messages[] = {
+          MeshMessage::to((group.rank() + 1) % ranks, kPurpose,
+                          Tensor(x.data(), DType::Float32, {4})),
+          MeshMessage::from(from, kPurpose, Tensor(y.data(), DType::Float32, {4}))};
       group.exchange(messages, stream);
       break;
     }

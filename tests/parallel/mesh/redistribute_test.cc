@@ -81,7 +81,8 @@ std::vector<Case> allCases(const MeshShape& mesh, const std::vector<Axis>& axes,
       if (!possible) continue;
       const SimulatedRanks start(mesh, whole, from, random, most);
       SimulatedRanks end = start;
-      for (const Step& step : redistribution(whole.shape, mesh, from, to)) end.perform(step);
+      for (const RedistributionStep& step : redistribution(whole.shape, mesh, from, to))
+        end.perform(step);
       cases.push_back({from, to, start, end});
     }
   return cases;

@@ -32,9 +32,9 @@ TrainingJob smallJob() {
 }
 
 /// Each call takes a second for every thousand bytes, whatever it is.
-class Slow final : public Network {
+class Slow final : public NetworkModel {
  public:
-  using Network::seconds;
+  using NetworkModel::seconds;
   double seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind, double bytes) override {
     return mesh.ranks(axes) > 1 ? bytes / 1000 * perKilobyte : 0;
   }

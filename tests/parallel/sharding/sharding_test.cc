@@ -125,7 +125,7 @@ void tryAllPairs(const MeshShape& mesh, const std::vector<Axis>& axes, const Sha
       SCOPED_TRACE(from.describe(global.rank()) + " -> " + to.describe(global.rank()));
       SimulatedRanks ranks = start;
       Layout now = from;
-      for (const Step& step : redistribution(global, mesh, from, to)) {
+      for (const RedistributionStep& step : redistribution(global, mesh, from, to)) {
         ASSERT_EQ(step.before, now);
         ASSERT_EQ(ranks.perform(step), step.sent) << toString(step.move);
         ASSERT_TRUE(ranks.hold(whole, step.after)) << step.after.describe(global.rank());
@@ -154,8 +154,9 @@ using Cost = std::pair<int64_t, int>;  // elements sent, and steps
 constexpr Cost kNoWay{int64_t{1} << 60, 0};
 
 /// All that one step can make of a layout, whatever good it does.
-std::vector<Step> allSteps(const Layout& before, const std::vector<Axis>& axes, int dimensions) {
-  std::vector<Step> steps;
+std::vector<RedistributionStep> allSteps(const Layout& before, const std::vector<Axis>& axes,
+                                         int dimensions) {
+  std::vector<RedistributionStep> steps;
   const auto add = [&](Move move, Axis axis, int from, int to, Layout after) {
     if (to >= 0) after.dims[static_cast<size_t>(to)].append(axis);
     steps.push_back({move, axis, from, to, before, after, 0});
@@ -205,7 +206,7 @@ void compareWithAllWays(const MeshShape& mesh, const std::vector<Axis>& axes, co
   for (size_t i = 0; i < layouts.size(); ++i) {
     const SimulatedRanks start(mesh, whole, layouts[i], random);
     best[i][i] = {0, 0};
-    for (const Step& step : allSteps(layouts[i], axes, global.rank())) {
+    for (const RedistributionStep& step : allSteps(layouts[i], axes, global.rank())) {
       SimulatedRanks ranks = start;
       Cost& cost = best[i].at(indexOf(step.after));
       cost = std::min(cost, Cost{ranks.perform(step), 1});
@@ -237,7 +238,8 @@ TEST(Redistribution, IsTheBestOfAllWays) {
 /// Such as "slice dp, AllGather tp".
 std::string wayOf(const Shape& global, const Layout& from, const Layout& to) {
   std::string text;
-  for (const Step& step : redistribution(global, MeshShape::parse("dp=4,fsdp=2,tp=4"), from, to))
+  for (const RedistributionStep& step :
+       redistribution(global, MeshShape::parse("dp=4,fsdp=2,tp=4"), from, to))
     text += message(text.empty() ? "" : ", ", toString(step.move), " ", toString(step.axis));
   return text;
 }
@@ -250,11 +252,14 @@ TEST(Redistribution, NamesTheCollective) {
     return steps.at(0);
   };
   const Layout whole, rows = split(0, {tp}), columns = split(1, {tp}), sums = partialOver({tp});
-  EXPECT_EQ(only(sums, whole), (Step{Move::AllReduce, tp, -1, -1, sums, whole, 2 * 4096 * 3 / 4}));
-  EXPECT_EQ(only(sums, columns), (Step{Move::ReduceScatter, tp, -1, 1, sums, columns, 3072}));
-  EXPECT_EQ(only(rows, whole), (Step{Move::AllGather, tp, 0, -1, rows, whole, 3072}));
-  EXPECT_EQ(only(rows, columns), (Step{Move::AllToAll, tp, 0, 1, rows, columns, 768}));
-  EXPECT_EQ(only(whole, columns), (Step{Move::Slice, tp, -1, 1, whole, columns, 0}));
+  EXPECT_EQ(only(sums, whole),
+            (RedistributionStep{Move::AllReduce, tp, -1, -1, sums, whole, 2 * 4096 * 3 / 4}));
+  EXPECT_EQ(only(sums, columns),
+            (RedistributionStep{Move::ReduceScatter, tp, -1, 1, sums, columns, 3072}));
+  EXPECT_EQ(only(rows, whole), (RedistributionStep{Move::AllGather, tp, 0, -1, rows, whole, 3072}));
+  EXPECT_EQ(only(rows, columns),
+            (RedistributionStep{Move::AllToAll, tp, 0, 1, rows, columns, 768}));
+  EXPECT_EQ(only(whole, columns), (RedistributionStep{Move::Slice, tp, -1, 1, whole, columns, 0}));
   EXPECT_EQ(wayOf(global, columns, columns), "");
   EXPECT_EQ(wayOf(global, sums, sums), "");
 }

@@ -126,7 +126,7 @@ TEST(GradientTree, IsBalanced) {
                      ")");
     };
     for (int k = 0; k < count; ++k) {
-      const TreePlace place = treePlace(k);
+      const GradientTreePlace place = treePlace(k);
       auto at = levels.begin() + place.level;
       *at = std::to_string(k);
       for (int i = 0; i < place.merges; ++i, --at)

@@ -13,7 +13,7 @@ constexpr uint32_t kMagic = 0x6d697374;  // "tsim"
 
 class SimEndpoint final : public Endpoint {
  public:
-  SimEndpoint(std::shared_ptr<Network> network, int rank, uint32_t firstNumber)
+  SimEndpoint(std::shared_ptr<SimNetwork> network, int rank, uint32_t firstNumber)
       : network_(std::move(network)),
         rank_(rank),
         firstNumber_(firstNumber),
@@ -112,7 +112,7 @@ class SimEndpoint final : public Endpoint {
     return static_cast<uint64_t>(peer) << 32 | static_cast<uint64_t>(channel);
   }
 
-  const std::shared_ptr<Network> network_;
+  const std::shared_ptr<SimNetwork> network_;
   const int rank_;
   const uint32_t firstNumber_;
   std::vector<bool> connected_;
@@ -123,7 +123,7 @@ class SimEndpoint final : public Endpoint {
 
 }  // namespace
 
-std::unique_ptr<Endpoint> makeSimEndpoint(std::shared_ptr<Network> network, int rank) {
+std::unique_ptr<Endpoint> makeSimEndpoint(std::shared_ptr<SimNetwork> network, int rank) {
   TUTTI_REQUIRE(rank >= 0 && rank < network->size(), "rank ", rank, " of ", network->size());
   const uint32_t first = network->options().firstNumber;
   return std::make_unique<SimEndpoint>(std::move(network), rank, first);

@@ -9,6 +9,6 @@
 
 namespace tutti::transports::sim {
 
-std::unique_ptr<Endpoint> makeSimEndpoint(std::shared_ptr<Network> network, int rank);
+std::unique_ptr<Endpoint> makeSimEndpoint(std::shared_ptr<SimNetwork> network, int rank);
 
 }  // namespace tutti::transports::sim

@@ -8,7 +8,7 @@ namespace tutti::transports::sim {
 int Packet::source() const { return forward() ? link->from : link->to; }
 int Packet::target() const { return forward() ? link->to : link->from; }
 
-Link::Link(int source, int target, int number, const RingLayout& rings, uint32_t first)
+SimLink::SimLink(int source, int target, int number, const RingLayout& rings, uint32_t first)
     : from(source),
       to(target),
       channel(number),
@@ -22,14 +22,14 @@ Link::Link(int source, int target, int number, const RingLayout& rings, uint32_t
       creditHeard(first),
       early_(rings.slotCount) {}
 
-bool Link::takePublished(Packet& packet) {
+bool SimLink::takePublished(Packet& packet) {
   if (sent - sender.credit().load(std::memory_order_relaxed) >= layout.slotCount) return false;
   if (sender.slot(sent + 1)->sequence.load(std::memory_order_acquire) != sent + 1) return false;
   packet = again(++sent);
   return true;
 }
 
-Packet Link::again(uint32_t message) {
+Packet SimLink::again(uint32_t message) {
   SlotHeader* s = sender.slot(message);
   TUTTI_ASSERT(s->sequence.load(std::memory_order_relaxed) == message, "message ", message,
                " from rank ", from, " to rank ", to, " is repeated after its slot was used again");
@@ -47,7 +47,7 @@ Packet Link::again(uint32_t message) {
 }
 
 // Also of those that were published and not sent yet.
-bool Link::hasZeroCopyUnderWay() const {
+bool SimLink::hasZeroCopyUnderWay() const {
   for (uint32_t message = confirmed + 1; message - confirmed <= layout.slotCount; ++message) {
     if (sender.slot(message)->sequence.load(std::memory_order_acquire) != message) return false;
     if (sender.isLent(message)) return true;
@@ -55,14 +55,14 @@ bool Link::hasZeroCopyUnderWay() const {
   return false;
 }
 
-bool Link::onAck(uint32_t messages) {
+bool SimLink::onAck(uint32_t messages) {
   if (!laterMessage(messages, confirmed) || laterMessage(messages, sent)) return false;
   confirmed = messages;
   sender.returned().store(messages, std::memory_order_release);
   return true;
 }
 
-bool Link::onCredit(uint32_t messages) {
+bool SimLink::onCredit(uint32_t messages) {
   if (!laterMessage(messages, sender.credit().load(std::memory_order_relaxed)) ||
       laterMessage(messages, sent))
     return false;
@@ -71,14 +71,14 @@ bool Link::onCredit(uint32_t messages) {
   return true;
 }
 
-bool Link::takeCredit(uint32_t& messages) {
+bool SimLink::takeCredit(uint32_t& messages) {
   messages = receiver.credit().load(std::memory_order_acquire);
   if (messages == creditTold) return false;
   creditTold = messages;
   return true;
 }
 
-void Link::onData(const Packet& packet) {
+void SimLink::onData(const Packet& packet) {
   if (!laterMessage(packet.number, delivered)) return;
   // Acquire: the receiver has finished reading what was in the slot before.
   const uint32_t taken = receiver.credit().load(std::memory_order_acquire);
@@ -99,7 +99,7 @@ void Link::onData(const Packet& packet) {
   }
 }
 
-void Link::put(const Packet& packet, SlotHeader* slot) const {
+void SimLink::put(const Packet& packet, SlotHeader* slot) const {
   const bool isDirect = packet.bytes >= direct.leastBytes;
   if (packet.bytes == 0 || (isDirect && recalled)) return;
   std::byte* const place =
@@ -107,7 +107,7 @@ void Link::put(const Packet& packet, SlotHeader* slot) const {
   std::memcpy(place, packet.payload->data(), packet.bytes);
 }
 
-bool Link::onCreditAck(uint32_t messages) {
+bool SimLink::onCreditAck(uint32_t messages) {
   if (!laterMessage(messages, creditHeard) || laterMessage(messages, creditTold)) return false;
   creditHeard = messages;
   return true;

@@ -20,11 +20,11 @@
 
 namespace tutti::transports::sim {
 
-struct Link;
+struct SimLink;
 
 /// What travels. Data and CreditAck go from the ring's sender to its receiver, the others back.
 struct Packet {
-  Link* link = nullptr;
+  SimLink* link = nullptr;
   PacketKind kind = PacketKind::Data;
   uint32_t number = 0;  ///< of the message; messages delivered; messages taken
   uint32_t callHash = 0, operation = 0, bytes = 0, note = 0;
@@ -42,8 +42,8 @@ struct Timer {
   int doublings = 0;
 };
 
-struct Link {
-  Link(int from, int to, int channel, const RingLayout& layout, uint32_t firstNumber);
+struct SimLink {
+  SimLink(int from, int to, int channel, const RingLayout& layout, uint32_t firstNumber);
 
   // Sender's side.
   /// The next message that was published and not yet sent, as a packet; false when none.

@@ -56,7 +56,7 @@ int64_t SimClock::nowNs() const {
                                   : virtualNs_.load(std::memory_order_acquire);
 }
 
-Network::Network(int size, const RingLayout& layout, const SimOptions& options)
+SimNetwork::SimNetwork(int size, const RingLayout& layout, const SimOptions& options)
     : size_(size),
       layout_(layout),
       options_(options),
@@ -74,13 +74,13 @@ Network::Network(int size, const RingLayout& layout, const SimOptions& options)
   }
 }
 
-Network::~Network() = default;
+SimNetwork::~SimNetwork() = default;
 
-Link& Network::link(int from, int to, int channel) {
+SimLink& SimNetwork::link(int from, int to, int channel) {
   std::lock_guard lock(mutex_);
   auto& place = links_[{from, to, channel}];
   if (!place) {
-    place = std::make_unique<Link>(from, to, channel, layout_, options_.firstNumber);
+    place = std::make_unique<SimLink>(from, to, channel, layout_, options_.firstNumber);
     for (int end : {from, to}) ranks_[static_cast<size_t>(end)].links.push_back(place.get());
     place->dead =
         !ranks_[static_cast<size_t>(from)].alive || !ranks_[static_cast<size_t>(to)].alive;
@@ -90,14 +90,14 @@ Link& Network::link(int from, int to, int channel) {
 
 // ---- what ranks have done since the last look
 
-void Network::touch(int rank) {
+void SimNetwork::touch(int rank) {
   Rank& r = ranks_[static_cast<size_t>(rank)];
   if (r.touched || options_.drive == Drive::Threads) return;
   r.touched = true;
   touched_.push_back(rank);
 }
 
-bool Network::collect(Link& link) {
+bool SimNetwork::collect(SimLink& link) {
   if (link.dead) return false;
   bool any = false;
   Packet packet;
@@ -115,13 +115,13 @@ bool Network::collect(Link& link) {
   return any;
 }
 
-bool Network::collect(Rank& rank) {
+bool SimNetwork::collect(Rank& rank) {
   bool any = false;
-  for (Link* link : rank.links) any |= collect(*link);
+  for (SimLink* link : rank.links) any |= collect(*link);
   return any;
 }
 
-void Network::collectTouched() {
+void SimNetwork::collectTouched() {
   for (const int rank : touched_) {
     ranks_[static_cast<size_t>(rank)].touched = false;
     collect(ranks_[static_cast<size_t>(rank)]);
@@ -131,15 +131,15 @@ void Network::collectTouched() {
 
 // ---- the wire
 
-void Network::note(Happening what, const Packet& p) {
+void SimNetwork::note(Happening what, const Packet& p) {
   trace_.add({nowNs_, what, p.kind, p.link->from, p.link->to, p.link->channel, p.number});
 }
 
-void Network::push(int64_t atNs, Event::Kind kind, Packet packet, int rank) {
+void SimNetwork::push(int64_t atNs, Event::Kind kind, Packet packet, int rank) {
   events_.push({atNs, ++lastOrder_, kind, std::move(packet), rank});
 }
 
-void Network::send(const Packet& packet, Happening how) {
+void SimNetwork::send(const Packet& packet, Happening how) {
   Rank& source = ranks_[static_cast<size_t>(packet.source())];
   if (packet.link->dead) return;
   if (source.packets >= source.lastPacket) return die(packet.source());
@@ -153,9 +153,9 @@ void Network::send(const Packet& packet, Happening how) {
   }
 }
 
-void Network::launch(const Packet& packet, size_t bytes) {
+void SimNetwork::launch(const Packet& packet, size_t bytes) {
   const size_t direction = packet.forward() ? 0 : 1;
-  Link& l = *packet.link;
+  SimLink& l = *packet.link;
   int64_t& free = l.wireFreeNs[direction];
   free = std::max(free, nowNs_);
   if (options_.bytesPerSecond > 0)
@@ -173,12 +173,12 @@ void Network::launch(const Packet& packet, size_t bytes) {
   push(at, Event::Arrival, packet);
 }
 
-void Network::arrive(const Packet& packet) {
+void SimNetwork::arrive(const Packet& packet) {
   const int target = packet.target();
   if (!ranks_[static_cast<size_t>(target)].alive) return note(Happening::Vanish, packet);
   note(Happening::Arrive, packet);
   touch(target);
-  Link& l = *packet.link;
+  SimLink& l = *packet.link;
   switch (packet.kind) {
     case PacketKind::Data:
       l.onData(packet);
@@ -199,27 +199,27 @@ void Network::arrive(const Packet& packet) {
 
 // ---- repetition
 
-int64_t Network::patience(const Timer& timer) const {
+int64_t SimNetwork::patience(const Timer& timer) const {
   // There and back, reordered both ways, and a bit.
   const int64_t roundTrip = 10 * options_.maxLatencyNs + 10'000;
   return roundTrip << timer.doublings;
 }
 
-void Network::start(Timer& timer, Event::Kind kind, Link& link) {
+void SimNetwork::start(Timer& timer, Event::Kind kind, SimLink& link) {
   timer.dueNs = nowNs_ + patience(timer);
   if (timer.queued) return;
   timer.queued = true;
   push(timer.dueNs, kind, {&link});
 }
 
-void Network::resend(Link& link, Event::Kind kind) {
+void SimNetwork::resend(SimLink& link, Event::Kind kind) {
   if (kind == Event::CreditTimer)
     return send({&link, PacketKind::Credit, link.creditTold}, Happening::Resend);
   for (uint32_t message = link.confirmed; message != link.sent && !link.dead;)
     send(link.again(++message), Happening::Resend);
 }
 
-bool Network::expire(Link& link, Event::Kind kind) {
+bool SimNetwork::expire(SimLink& link, Event::Kind kind) {
   Timer& timer = kind == Event::DataTimer ? link.dataTimer : link.creditTimer;
   timer.queued = false;
   const bool done = kind == Event::DataTimer ? link.allConfirmed() : link.creditConfirmed();
@@ -239,31 +239,31 @@ bool Network::expire(Link& link, Event::Kind kind) {
 
 // ---- death
 
-void Network::die(int rank) {
+void SimNetwork::die(int rank) {
   Rank& r = ranks_[static_cast<size_t>(rank)];
   if (!r.alive) return;
   r.alive = false;
-  for (Link* link : r.links) link->dead = true;
+  for (SimLink* link : r.links) link->dead = true;
   trace_.add({nowNs_, Happening::Die, PacketKind::Data, rank, rank, 0, 0});
   deaths_.push_back(rank);
 }
 
-void Network::recall(int rank) {
+void SimNetwork::recall(int rank) {
   std::lock_guard lock(mutex_);
-  for (Link* link : ranks_[static_cast<size_t>(rank)].links)
+  for (SimLink* link : ranks_[static_cast<size_t>(rank)].links)
     if (link->from == rank)
       link->dead |= link->hasZeroCopyUnderWay();
     else
       link->recalled = true;
 }
 
-void Network::goDirect(int from, int to, int channel, const DirectSlots& slots) {
-  Link& there = link(from, to, channel);
+void SimNetwork::goDirect(int from, int to, int channel, const DirectSlots& slots) {
+  SimLink& there = link(from, to, channel);
   std::lock_guard lock(mutex_);
   there.direct = slots;
 }
 
-void Network::reportDeaths() {
+void SimNetwork::reportDeaths() {
   std::vector<int> deaths;
   {
     std::lock_guard lock(mutex_);
@@ -273,7 +273,7 @@ void Network::reportDeaths() {
     for (const int rank : deaths) deathCallback_(rank);
 }
 
-void Network::kill(int rank) {
+void SimNetwork::kill(int rank) {
   TUTTI_REQUIRE(rank >= 0 && rank < size_, "rank ", rank, " of ", size_);
   {
     std::lock_guard lock(mutex_);
@@ -285,14 +285,14 @@ void Network::kill(int rank) {
   reportDeaths();
 }
 
-bool Network::alive(int rank) const {
+bool SimNetwork::alive(int rank) const {
   std::lock_guard lock(mutex_);
   return ranks_[static_cast<size_t>(rank)].alive;
 }
 
 // ---- time
 
-bool Network::handle(Event event) {
+bool SimNetwork::handle(Event event) {
   nowNs_ = std::max(nowNs_, event.atNs);
   switch (event.kind) {
     case Event::Arrival: arrive(event.packet); return true;
@@ -303,13 +303,13 @@ bool Network::handle(Event event) {
   return false;
 }
 
-bool Network::handleNext() {
+bool SimNetwork::handleNext() {
   Event event = events_.top();
   events_.pop();
   return handle(std::move(event));
 }
 
-bool Network::advance() {
+bool SimNetwork::advance() {
   TUTTI_REQUIRE(options_.drive == Drive::Virtual, "advance() on a network that threads drive");
   bool any = false;
   {
@@ -328,7 +328,7 @@ bool Network::advance() {
   return any;
 }
 
-bool Network::progress(int rank) {
+bool SimNetwork::progress(int rank) {
   bool any = false;
   {
     std::unique_lock lock(mutex_, std::try_to_lock);
@@ -350,27 +350,27 @@ bool Network::progress(int rank) {
 
 // ---- looking at it
 
-size_t Network::linkCount() const {
+size_t SimNetwork::linkCount() const {
   std::lock_guard lock(mutex_);
   return links_.size();
 }
 
-uint64_t Network::traceHash() const {
+uint64_t SimNetwork::traceHash() const {
   std::lock_guard lock(mutex_);
   return trace_.hash();
 }
 
-uint64_t Network::count(Happening what) const {
+uint64_t SimNetwork::count(Happening what) const {
   std::lock_guard lock(mutex_);
   return trace_.count(what);
 }
 
-size_t Network::pendingEvents() const {
+size_t SimNetwork::pendingEvents() const {
   std::lock_guard lock(mutex_);
   return events_.size();
 }
 
-std::string Network::describe() const {
+std::string SimNetwork::describe() const {
   std::lock_guard lock(mutex_);
   const SimOptions& o = options_;
   return base::message("simulated network of ", size_, " ranks, seed ", o.seed, ", latency ",

@@ -29,7 +29,7 @@
 
 namespace tutti::transports::sim {
 
-class Network;
+class SimNetwork;
 
 /// The network's time, from 0 at its making: virtual or real as its drive is.
 class SimClock final : public base::Clock {
@@ -38,17 +38,17 @@ class SimClock final : public base::Clock {
   int64_t nowNs() const override;
 
  private:
-  friend class Network;
+  friend class SimNetwork;
   const Drive drive_;
   const int64_t startNs_;
   std::atomic<int64_t> virtualNs_{0};
 };
 
-class Network {
+class SimNetwork {
  public:
   /// Throws InvalidArgument for impossible sizes, layouts or options.
-  Network(int size, const RingLayout& layout, const SimOptions& options);
-  ~Network();
+  SimNetwork(int size, const RingLayout& layout, const SimOptions& options);
+  ~SimNetwork();
 
   int size() const { return size_; }
   const RingLayout& layout() const { return layout_; }
@@ -76,7 +76,7 @@ class Network {
   void onDeath(std::function<void(int rank)> callback) { deathCallback_ = std::move(callback); }
 
   /// The link of one ring; made if need be.
-  Link& link(int from, int to, int channel);
+  SimLink& link(int from, int to, int channel);
   size_t linkCount() const;
 
   uint64_t traceHash() const;
@@ -104,21 +104,21 @@ class Network {
     bool touched = false;         // in touched_
     int64_t packets = 0;          // sent
     int64_t lastPacket = kNever;  // after which it dies
-    std::vector<Link*> links;     // that lead from or to it
+    std::vector<SimLink*> links;  // that lead from or to it
   };
 
   bool collect(Rank& rank);
-  bool collect(Link& link);
+  bool collect(SimLink& link);
   void collectTouched();
   void touch(int rank);
   void send(const Packet& packet, Happening how);
   void launch(const Packet& packet, size_t bytes);
   void push(int64_t atNs, Event::Kind kind, Packet packet, int rank = -1);
-  void start(Timer& timer, Event::Kind kind, Link& link);
+  void start(Timer& timer, Event::Kind kind, SimLink& link);
   bool handle(Event event);
   void arrive(const Packet& packet);
-  bool expire(Link& link, Event::Kind kind);
-  void resend(Link& link, Event::Kind kind);
+  bool expire(SimLink& link, Event::Kind kind);
+  void resend(SimLink& link, Event::Kind kind);
   void die(int rank);
   bool handleNext();
   void reportDeaths();
@@ -134,11 +134,11 @@ class Network {
 
   mutable std::mutex mutex_;  // guards what follows
   int64_t nowNs_ = 0;
-  Random random_;
-  Trace trace_;
+  SimRandom random_;
+  SimTrace trace_;
   uint64_t lastOrder_ = 0;
   std::priority_queue<Event, std::vector<Event>, Later> events_;
-  std::map<std::tuple<int, int, int>, std::unique_ptr<Link>> links_;
+  std::map<std::tuple<int, int, int>, std::unique_ptr<SimLink>> links_;
   std::vector<Rank> ranks_;
   std::vector<int> touched_;  // ranks that may have published or given back something
   std::vector<int> deaths_;   // not yet reported

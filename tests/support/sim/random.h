@@ -10,9 +10,9 @@
 namespace tutti::transports::sim {
 
 /// SplitMix64.
-class Random {
+class SimRandom {
  public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+  explicit SimRandom(uint64_t seed) : state_(seed) {}
 
   uint64_t next() {
     const uint64_t number = base::mixBits(state_);

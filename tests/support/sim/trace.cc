@@ -14,8 +14,8 @@ constexpr const char* kKinds[] = {"data", "ack", "credit", "credit-ack"};
 
 }  // namespace
 
-void Trace::add(const TraceEvent& e) {
-  const auto mix = [&](uint64_t value) { hash_ = Random(hash_ ^ value).next(); };
+void SimTrace::add(const TraceEvent& e) {
+  const auto mix = [&](uint64_t value) { hash_ = SimRandom(hash_ ^ value).next(); };
   mix(static_cast<uint64_t>(e.atNs));
   mix(static_cast<uint64_t>(e.what) << 40 | static_cast<uint64_t>(e.kind) << 32 | e.number);
   mix(static_cast<uint64_t>(e.from) << 40 | static_cast<uint64_t>(e.to) << 16 |
@@ -24,7 +24,7 @@ void Trace::add(const TraceEvent& e) {
   last_[total_++ % kKept] = e;
 }
 
-std::string Trace::describe() const {
+std::string SimTrace::describe() const {
   std::string text;
   for (size_t i = 0; i < counts_.size(); ++i)
     text += base::message(kHappenings[i], " ", counts_[i], i + 1 < counts_.size() ? ", " : "\n");

@@ -20,7 +20,7 @@ struct TraceEvent {
   uint32_t number;
 };
 
-class Trace {
+class SimTrace {
  public:
   void add(const TraceEvent& event);
   /// Of all events, in order.

@@ -309,7 +309,8 @@ TEST(Doctor, LooksWhetherUcxsDevicesAreThere) {
   expect(wanting("^eth0,mlx5_0:1"), State::Wrong, "leaves out no devices",
          "export UCX_NET_DEVICES=mlx5_1:1,mlx5_2:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_7:1");
   const auto newer = [](auto& f) {
-    std::ranges::find(f.machine.libraries, "UCX", &topology::Library::name)->version = "1.20.0";
+    std::ranges::find(f.machine.libraries, "UCX", &topology::LibraryVersion::name)->version =
+        "1.20.0";
   };
   for (const char* value : {"mlx5_3", "^eth0,mlx5_0:1"})
     expect(wanting(value, newer), State::Good, value, "");

@@ -14,14 +14,14 @@
 namespace tutti::tests {
 namespace {
 
-using transports::p2p::Endpoint;
 using transports::p2p::kLine;
 using transports::p2p::kProbeBytes;
-using transports::p2p::Layout;
 using transports::p2p::MemoryLayout;
+using transports::p2p::P2pEndpoint;
+using transports::p2p::P2pLayout;
 
-const Layout kLayout{.rings = {.channels = 2, .slotCount = 2, .slotBytes = 4096},
-                     .lowLatencyBytes = 1024};
+const P2pLayout kLayout{.rings = {.channels = 2, .slotCount = 2, .slotBytes = 4096},
+                        .lowLatencyBytes = 1024};
 constexpr uint64_t kSoon = 300'000'000;
 
 /// Two ranks on two devices; what rank 1 writes to rank 0 goes to a decoy.
@@ -32,9 +32,9 @@ class LyingPair : public testing::Test {
     second_.connect(0, decoy_.address().blob);
   }
   void expectDropped(const char* why) {
-    Endpoint* const both[] = {&first_, &second_};
+    P2pEndpoint* const both[] = {&first_, &second_};
     probeInProcess(both, kSoon);
-    for (Endpoint* endpoint : both) {
+    for (P2pEndpoint* endpoint : both) {
       const int peer = 1 - endpoint->rank();
       EXPECT_FALSE(endpoint->isConnected(peer));
       EXPECT_NE(endpoint->reason(peer).find(why), std::string::npos) << endpoint->reason(peer);
@@ -54,8 +54,8 @@ class LyingPair : public testing::Test {
     std::atomic_ref(*to).store(flag, std::memory_order_release);
   }
 
-  Endpoint first_{0, 0, 2, kLayout}, second_{someGpu(1).index, 1, 2, kLayout};
-  Endpoint decoy_{0, 0, 2, kLayout};
+  P2pEndpoint first_{0, 0, 2, kLayout}, second_{someGpu(1).index, 1, 2, kLayout};
+  P2pEndpoint decoy_{0, 0, 2, kLayout};
 };
 
 TEST_F(LyingPair, WhoseBytesNeverComeIsNotUsed) { expectDropped("did not arrive at rank 0"); }
@@ -69,10 +69,10 @@ TEST_F(LyingPair, WhoseBytesAreOthersIsNotUsed) {
 TEST(Joining, NamesDevicesThatAreNotJoined) {
   if (devices() < 4) GTEST_SKIP() << "it parts two devices that no other test uses";
   emulation::forbidPeerAccess(2, 3);
-  Endpoint here(2, 0, 2, kLayout), there(3, 1, 2, kLayout);
-  Endpoint* const both[] = {&here, &there};
+  P2pEndpoint here(2, 0, 2, kLayout), there(3, 1, 2, kLayout);
+  P2pEndpoint* const both[] = {&here, &there};
   connectInProcess(both, kSoon);
-  for (Endpoint* endpoint : both) {
+  for (P2pEndpoint* endpoint : both) {
     const int peer = 1 - endpoint->rank();
     EXPECT_FALSE(endpoint->isConnected(peer));
     EXPECT_EQ(endpoint->reason(peer), "device 2 has no peer access to device 3");

@@ -13,72 +13,72 @@
 namespace tutti::tests {
 namespace {
 
-using transports::Address;
+using transports::EndpointAddress;
 using transports::p2p::CopyMark;
-using transports::p2p::Endpoint;
-using transports::p2p::Handles;
 using transports::p2p::kLine;
 using transports::p2p::kProbeBytes;
-using transports::p2p::Layout;
 using transports::p2p::MemoryLayout;
+using transports::p2p::P2pEndpoint;
+using transports::p2p::P2pHandles;
+using transports::p2p::P2pLayout;
 using transports::p2p::Wire;
 
-const Layout kLayout{.rings = {.channels = 2, .slotCount = 2, .slotBytes = 4096},
-                     .lowLatencyBytes = 1024};
+const P2pLayout kLayout{.rings = {.channels = 2, .slotCount = 2, .slotBytes = 4096},
+                        .lowLatencyBytes = 1024};
 
 /// Of a device, another one for another number where there are so many.
 int deviceAt(int number) { return someGpu(number).index; }
 
 TEST(Connecting, HonestPairsStay) {
-  Endpoint a(0, 0, 3, kLayout), b(deviceAt(1), 1, 3, kLayout), c(0, 2, 3, kLayout);
-  Endpoint* const all[] = {&a, &b, &c};
+  P2pEndpoint a(0, 0, 3, kLayout), b(deviceAt(1), 1, 3, kLayout), c(0, 2, 3, kLayout);
+  P2pEndpoint* const all[] = {&a, &b, &c};
   connectInProcess(all, 30'000'000'000);
-  for (Endpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
+  for (P2pEndpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
 }
 
 // Those of one process need no descriptor, but whatever it was made for the memory is there for
 // them.
 TEST(Connecting, RanksOfOneProcessMeetWhateverTheirHandlesAre) {
-  Endpoint a(0, 0, 3, kLayout, 0, Handles::Descriptors),
-      b(deviceAt(1), 1, 3, kLayout, 0, Handles::Ipc),
-      c(deviceAt(1), 2, 3, kLayout, 0, Handles::Descriptors);
-  Endpoint* const all[] = {&a, &b, &c};
+  P2pEndpoint a(0, 0, 3, kLayout, 0, P2pHandles::Descriptors),
+      b(deviceAt(1), 1, 3, kLayout, 0, P2pHandles::Ipc),
+      c(deviceAt(1), 2, 3, kLayout, 0, P2pHandles::Descriptors);
+  P2pEndpoint* const all[] = {&a, &b, &c};
   connectInProcess(all, 30'000'000'000);
-  for (Endpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
+  for (P2pEndpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
   EXPECT_TRUE(mayTouch(deviceAt(1), a.memory()) && mayTouch(0, c.memory()));
   EXPECT_EQ(a.address().descriptors.size(), 1U);
   EXPECT_EQ(b.address().descriptors.size(), 0U);
 }
 
 TEST(Connecting, RefusesMoreThanOneDescriptor) {
-  Endpoint a(0, 0, 2, kLayout), b(deviceAt(1), 1, 2, kLayout, 0, Handles::Descriptors);
-  Address address = b.address();
+  P2pEndpoint a(0, 0, 2, kLayout), b(deviceAt(1), 1, 2, kLayout, 0, P2pHandles::Descriptors);
+  EndpointAddress address = b.address();
   address.descriptors.push_back(std::move(b.address().descriptors[0]));
   EXPECT_THROW(a.connect(1, address.blob, address.descriptors), Error);
 }
 
 TEST(Connecting, RefusesOtherLayoutsAndAddressesOfOthers) {
-  Endpoint a(0, 0, 3, kLayout);
-  Layout other = kLayout;
+  P2pEndpoint a(0, 0, 3, kLayout);
+  P2pLayout other = kLayout;
   other.rings.slotBytes = 8192;
-  EXPECT_THROW(a.connect(1, Endpoint(deviceAt(1), 1, 3, other).address().blob), Error);
+  EXPECT_THROW(a.connect(1, P2pEndpoint(deviceAt(1), 1, 3, other).address().blob), Error);
   other = kLayout;
   other.lowLatencyBytes = 2048;
-  EXPECT_THROW(a.connect(1, Endpoint(deviceAt(1), 1, 3, other).address().blob), Error);
+  EXPECT_THROW(a.connect(1, P2pEndpoint(deviceAt(1), 1, 3, other).address().blob), Error);
   other = kLayout;
   other.copySlotBytes = 2048;
-  EXPECT_THROW(a.connect(1, Endpoint(deviceAt(1), 1, 3, other).address().blob), Error);
-  const base::Bytes address = Endpoint(deviceAt(1), 1, 3, kLayout).address().blob;
+  EXPECT_THROW(a.connect(1, P2pEndpoint(deviceAt(1), 1, 3, other).address().blob), Error);
+  const base::Bytes address = P2pEndpoint(deviceAt(1), 1, 3, kLayout).address().blob;
   EXPECT_THROW(a.connect(2, address), Error);
   for (size_t bytes = 0; bytes < address.size(); ++bytes)
     EXPECT_THROW(a.connect(1, base::Bytes(address.begin(), address.begin() + bytes)), Error);
-  EXPECT_THROW(Endpoint(0, 0, 2, {.rings = kLayout.rings, .lowLatencyBytes = 8192}), Error);
+  EXPECT_THROW(P2pEndpoint(0, 0, 2, {.rings = kLayout.rings, .lowLatencyBytes = 8192}), Error);
 }
 
 // An address that names nothing alive would have kernels write anywhere.
 TEST(Connecting, RefusesAddressesOfEndpointsThatAreGone) {
-  Endpoint a(0, 0, 2, kLayout);
-  auto b = std::make_unique<Endpoint>(deviceAt(1), 1, 2, kLayout);
+  P2pEndpoint a(0, 0, 2, kLayout);
+  auto b = std::make_unique<P2pEndpoint>(deviceAt(1), 1, 2, kLayout);
   const base::Bytes address = b->address().blob;
   b.reset();
   try {
@@ -95,7 +95,7 @@ TEST(Connecting, RefusesAddressesOfEndpointsThatAreGone) {
 }
 
 TEST(MemoryLayout, PartsDoNotOverlap) {
-  Layout all = kLayout;
+  P2pLayout all = kLayout;
   all.copySlotBytes = 512;
   const MemoryLayout layout(all, 3);
   size_t end = layout.words() + kLine;
@@ -148,17 +148,17 @@ TEST(HostMemoryLayout, PartsDoNotOverlap) {
 
 // Near pairs are probed and far ones are not; a rank is joined with all.
 TEST(Connecting, JoinsRemotePeersThroughTheHost) {
-  Endpoint a(0, 0, 3, kLayout), b(deviceAt(1), 1, 3, kLayout), c(0, 2, 3, kLayout, 7);
+  P2pEndpoint a(0, 0, 3, kLayout), b(deviceAt(1), 1, 3, kLayout), c(0, 2, 3, kLayout, 7);
   a.connect(1, b.address().blob);
   b.connect(0, a.address().blob);
-  for (Endpoint* endpoint : {&a, &b}) {
+  for (P2pEndpoint* endpoint : {&a, &b}) {
     EXPECT_THROW(endpoint->requireConnected(), Error);
     endpoint->connectThroughHost(2);
     c.connectThroughHost(endpoint->rank());
   }
-  Endpoint* const all[] = {&a, &b, &c};
+  P2pEndpoint* const all[] = {&a, &b, &c};
   probeInProcess(all, 30'000'000'000);
-  for (Endpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
+  for (P2pEndpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
   EXPECT_TRUE(a.sharesProcess(1) && !a.isThroughHost(1));
   EXPECT_TRUE(!a.sharesProcess(2) && a.isThroughHost(2));
   EXPECT_EQ(*c.hostLink(0, 1).credit, 7U);
@@ -171,8 +171,8 @@ TEST(Connecting, JoinsRemotePeersThroughTheHost) {
 TEST(Connecting, LeavesTheCurrentDevice) {
   TUTTI_CUDA(cudaSetDevice(deviceAt(1)));
   {
-    Endpoint a(0, 0, 2, kLayout), b(deviceAt(2), 1, 2, kLayout);
-    Endpoint* const both[] = {&a, &b};
+    P2pEndpoint a(0, 0, 2, kLayout), b(deviceAt(2), 1, 2, kLayout);
+    P2pEndpoint* const both[] = {&a, &b};
     connectInProcess(both, 30'000'000'000);
   }
   int device = -1;

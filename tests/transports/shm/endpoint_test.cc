@@ -29,7 +29,7 @@ std::vector<std::unique_ptr<Endpoint>> connectedEndpoints(int size, const RingLa
 }
 
 // Changes a byte of the process's token in the blob.
-Address asFromAnotherProcess(Address address) {
+EndpointAddress asFromAnotherProcess(EndpointAddress address) {
   address.blob[44] ^= std::byte{1};
   return address;
 }
@@ -92,7 +92,7 @@ TEST(ShmEndpoint, APeerOfTheSameProcessMayGoFirst) {
 TEST(ShmEndpoint, AnInboxThatIsGoneIsRefused) {
   auto a = makeShmEndpoint(0, 2, {});
   auto b = makeShmEndpoint(1, 2, {});
-  Address address = b->address(0);
+  EndpointAddress address = b->address(0);
   b.reset();
   EXPECT_THROW(a->connect(1, std::move(address)), Error);
 }

@@ -12,7 +12,7 @@ namespace {
 
 using transports::RingLayout;
 using transports::sim::Drive;
-using transports::sim::Network;
+using transports::sim::SimNetwork;
 using transports::sim::SimOptions;
 
 // Every packet has a chance of a bad fate, so that the protocol is at work in every test.
@@ -34,7 +34,7 @@ class Sim final : public SimFabric {
   std::string name() const override { return name_; }
 
   std::vector<std::unique_ptr<Endpoint>> endpoints(int size, const RingLayout& layout) override {
-    network_ = std::make_shared<Network>(size, layout, options_);
+    network_ = std::make_shared<SimNetwork>(size, layout, options_);
     std::vector<std::unique_ptr<Endpoint>> all;
     for (int r = 0; r < size; ++r) all.push_back(transports::sim::makeSimEndpoint(network_, r));
     return all;
@@ -67,12 +67,12 @@ class Sim final : public SimFabric {
  private:
   const std::string name_;
   const SimOptions options_;
-  std::shared_ptr<Network> network_;
+  std::shared_ptr<SimNetwork> network_;
 };
 
 }  // namespace
 
-std::vector<std::string> driveVirtual(Network& network, const Scenario& scenario,
+std::vector<std::string> driveVirtual(SimNetwork& network, const Scenario& scenario,
                                       std::vector<std::unique_ptr<Endpoint>>& endpoints) {
   const auto deadline = base::Deadline::after(scenario.within);
   std::vector<Actors> actors;

@@ -17,7 +17,8 @@ std::unique_ptr<Fabric> simThreads();  ///< makeSimThreads()
 std::unique_ptr<Fabric> simWrapped();  ///< as simVirtual, with numbers that wrap around soon
 
 /// Drives all ranks of a network on virtual time from this thread.
-std::vector<std::string> driveVirtual(transports::sim::Network& network, const Scenario& scenario,
+std::vector<std::string> driveVirtual(transports::sim::SimNetwork& network,
+                                      const Scenario& scenario,
                                       std::vector<std::unique_ptr<Endpoint>>& endpoints);
 
 }  // namespace tutti::tests

@@ -23,7 +23,7 @@ const RingLayout kLayout{.channels = 1, .slotCount = 4, .slotBytes = 1024};
 struct World {
   World(int size, SimOptions options, RingLayout layout = kLayout) {
     options.drive = Drive::Virtual;
-    network = std::make_shared<Network>(size, layout, options);
+    network = std::make_shared<SimNetwork>(size, layout, options);
     for (int r = 0; r < size; ++r) endpoints.push_back(makeSimEndpoint(network, r));
   }
   // Only those that talk: connecting all with all is quadratic.
@@ -47,7 +47,7 @@ struct World {
     while (network->advance()) {
     }
   }
-  std::shared_ptr<Network> network;
+  std::shared_ptr<SimNetwork> network;
   std::vector<std::unique_ptr<Endpoint>> endpoints;
 };
 
@@ -82,7 +82,7 @@ TEST(SimFaults, EachAloneAndAllTogether) {
       World world(2, options);
       world.connect(0, 1);
       world.expectRun(pairTraffic(1000));
-      const Network& n = *world.network;
+      const SimNetwork& n = *world.network;
       // The faults did happen, in about the asked share of the packets.
       const auto share = [&](Happening what) {
         return double(n.count(what)) /
@@ -243,7 +243,7 @@ TEST(SimDeath, WhatItSentBeforeStillArrivesAndWhatIsSentToItVanishes) {
 TEST(SimDeath, IsReportedOnceByThreads) {
   SimOptions options;
   options.deaths = {{.rank = 2, .atNs = 1'000'000}};
-  auto network = std::make_shared<Network>(3, kLayout, options);
+  auto network = std::make_shared<SimNetwork>(3, kLayout, options);
   std::atomic<int> deaths{0};
   network->onDeath([&](int rank) {
     EXPECT_EQ(rank, 2);
@@ -292,7 +292,7 @@ TEST(SimScale, AThousandRanksAsThreads) {
   SimOptions options;
   options.drive = Drive::Threads;
   options.loss = 0.05;
-  auto network = std::make_shared<Network>(kRanks, chooseLayout(kRanks, 1), options);
+  auto network = std::make_shared<SimNetwork>(kRanks, chooseLayout(kRanks, 1), options);
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   for (int r = 0; r < kRanks; ++r) endpoints.push_back(makeSimEndpoint(network, r));
   for (int r = 0; r < kRanks; ++r)
@@ -316,16 +316,16 @@ TEST(SimSetup, AnAddressFromAnotherNetworkIsRefused) {
 }
 
 TEST(SimOptionsTest, ImpossibleOnesAreRefused) {
-  const auto make = [](SimOptions options) { Network(2, kLayout, options); };
+  const auto make = [](SimOptions options) { SimNetwork(2, kLayout, options); };
   EXPECT_THROW(make({.loss = 1}), Error);
   EXPECT_THROW(make({.loss = -0.1}), Error);
   EXPECT_THROW(make({.reorder = 2}), Error);
   EXPECT_THROW(make({.minLatencyNs = 5, .maxLatencyNs = 4}), Error);
   EXPECT_THROW(make({.minLatencyNs = -1}), Error);
   EXPECT_THROW(make({.deaths = {{.rank = 2}}}), Error);
-  EXPECT_THROW(Network(0, kLayout, {}), Error);
-  EXPECT_THROW(Network(2, {.slotCount = 3}, {}), Error);
-  Network threads(2, kLayout, {.drive = Drive::Threads});
+  EXPECT_THROW(SimNetwork(0, kLayout, {}), Error);
+  EXPECT_THROW(SimNetwork(2, {.slotCount = 3}, {}), Error);
+  SimNetwork threads(2, kLayout, {.drive = Drive::Threads});
   EXPECT_THROW(threads.advance(), Error);
 }
 

@@ -28,35 +28,35 @@
 namespace tutti::tests {
 namespace {
 
-using transports::Address;
+using transports::EndpointAddress;
 using transports::ReceiveRing;
 using transports::RingLayout;
 using transports::SendRing;
-using transports::ucx::AddressBlob;
 using transports::ucx::makeUcxEndpoint;
 using transports::ucx::makeWorker;
+using transports::ucx::UcxAddressBlob;
 using transports::ucx::WorkerOptions;
 
 // ---- set-up
 
 TEST(UcxAddress, SaysWhyItIsRefused) {
   const auto workers = makeWorkers(2);
-  const auto refusal = [&](const std::function<void(AddressBlob&)>& change) {
+  const auto refusal = [&](const std::function<void(UcxAddressBlob&)>& change) {
     auto all = makeEndpoints(workers, {});
-    AddressBlob blob = AddressBlob::read(all[1]->address(0).blob);
+    UcxAddressBlob blob = UcxAddressBlob::read(all[1]->address(0).blob);
     change(blob);
     const auto outcome = outcomeOf([&] { all[0]->connect(1, {blob.write(), {}}); });
     EXPECT_EQ(outcome.code, ErrorCode::Refused) << outcome.text;
     return outcome.text;
   };
-  EXPECT_EQ(refusal([](AddressBlob& b) { b.size = 3; }),
+  EXPECT_EQ(refusal([](UcxAddressBlob& b) { b.size = 3; }),
             "an address from rank 1 for rank 0 of 3 came as that of rank 1 for rank 0 of 2");
-  EXPECT_EQ(refusal([](AddressBlob& b) { b.from = 0; }),
+  EXPECT_EQ(refusal([](UcxAddressBlob& b) { b.from = 0; }),
             "an address from rank 0 for rank 0 of 2 came as that of rank 1 for rank 0 of 2");
-  EXPECT_NE(refusal([](AddressBlob& b) { b.layout.slotCount = 64; }).find("64 slots of"),
+  EXPECT_NE(refusal([](UcxAddressBlob& b) { b.layout.slotCount = 64; }).find("64 slots of"),
             std::string::npos);
   auto all = makeEndpoints(workers, {});
-  Address garbled = all[1]->address(0);
+  EndpointAddress garbled = all[1]->address(0);
   garbled.blob[garbled.blob.size() / 2] ^= std::byte{1};
   EXPECT_EQ(outcomeOf([&] { all[0]->connect(1, std::move(garbled)); }).text,
             "a UCX address came garbled: its digest is wrong");
@@ -111,7 +111,7 @@ TEST(UcxWorker, SendsSegmentsAsLongAsItTakes) {
 // Peers put it into their errors.
 TEST(UcxWorker, TellsWhatItGoesBy) {
   const auto blobOf = [](const WorkerOptions& options) {
-    return AddressBlob::read(makeUcxEndpoint(makeWorker(options), 0, 2, {})->address(1).blob);
+    return UcxAddressBlob::read(makeUcxEndpoint(makeWorker(options), 0, 2, {})->address(1).blob);
   };
   EXPECT_EQ(blobOf({.devices = "lo"}).devices, "lo");
   EXPECT_EQ(blobOf({.devices = "none"}).devices, "no network device");
@@ -121,9 +121,9 @@ TEST(UcxWorker, TellsWhatItGoesBy) {
     const Variable tls("UCX_TLS", "all");
     EXPECT_EQ(blobOf({}).devices, "lo (UCX_TLS=all, UCX_NET_DEVICES=lo,none?)");
   }
-  AddressBlob longest = blobOf({.devices = "lo"});
+  UcxAddressBlob longest = blobOf({.devices = "lo"});
   longest.devices = std::string(100'000, 'x');
-  EXPECT_EQ(AddressBlob::read(longest.write()).devices, std::string(512, 'x'));
+  EXPECT_EQ(UcxAddressBlob::read(longest.write()).devices, std::string(512, 'x'));
 }
 
 TEST(UcxWorker, KnowsWhichSettingsLeaveRdmaAndTcp) {
@@ -148,7 +148,7 @@ TEST(UcxEndpoint, MessagesThatComeBeforeTheirAddressAreKept) {
   const RingLayout layout{.channels = 2, .slotCount = 8, .slotBytes = 16384};
   auto all = makeEndpoints(makeWorkers(2), layout);
   all[0]->connect(1, all[1]->address(0));
-  const Address late = all[0]->address(1);
+  const EndpointAddress late = all[0]->address(1);
   for (int c = 0; c < 2; ++c)
     for (uint32_t i = 0; i < 8; ++i) publish(all[0]->sendRing(1, c), i * 2340, 100 * c + i);
   all[0]->flush();

@@ -19,13 +19,13 @@ namespace tutti::tests {
 namespace {
 
 using transports::RingLayout;
-using transports::ucx::AddressBlob;
 using transports::ucx::CreditEntry;
 using transports::ucx::DataHeader;
 using transports::ucx::Kind;
 using transports::ucx::makeUcxEndpoint;
 using transports::ucx::makeWorker;
 using transports::ucx::NoticeHeader;
+using transports::ucx::UcxAddressBlob;
 
 constexpr RingLayout kLayout{.channels = 2, .slotCount = 4, .slotBytes = 4096};
 
@@ -38,14 +38,14 @@ class Victim {
         peer_(makeUcxEndpoint(peerWorker_, 1, 2, kLayout)),
         endpoint_(makeUcxEndpoint(worker_, 0, 2, kLayout)),
         others_(makeOthers()),
-        address_(AddressBlob::read(endpoint_->address(1).blob)),
+        address_(UcxAddressBlob::read(endpoint_->address(1).blob)),
         raw_(overTcp(), address_.worker) {
     // So that it has a ring to give credits for: with a rank 1 that says nothing itself.
     endpoint_->connect(1, peer_->address(0));
     auto& ring = endpoint_->sendRing(1, 0);
     ring.publish(1, 1, 0);
     // The handshake, which UCX 1.13 does not survive when it breaks.
-    send(NoticeHeader{door(), 0, 0}, {});
+    send(NoticeHeader{sink(), 0, 0}, {});
     endpoint_->flush();
     progressUntil([&] { return raw_.idle(); });
     const auto settled = base::Deadline::after(std::chrono::milliseconds(50));
@@ -54,9 +54,9 @@ class Victim {
 
   Endpoint& endpoint() { return *endpoint_; }
   RawUcpPeer& raw() { return raw_; }
-  uint64_t door() const { return address_.door; }
+  uint64_t sink() const { return address_.sink; }
   DataHeader data(uint32_t number, uint32_t bytes) const {
-    return {.door = door(), .number = number, .callHash = 1, .operation = 1, .bytes = bytes};
+    return {.sink = sink(), .number = number, .callHash = 1, .operation = 1, .bytes = bytes};
   }
   void send(const DataHeader& header, size_t bytes, unsigned flags = 0) {
     raw_.send(static_cast<unsigned>(Kind::Data), base::bytesOf(header), base::Bytes(bytes), flags);
@@ -104,7 +104,7 @@ class Victim {
   std::shared_ptr<transports::ucx::Worker> worker_, peerWorker_;
   std::unique_ptr<Endpoint> peer_, endpoint_;
   std::vector<std::unique_ptr<Endpoint>> others_;  // another communicator on the same workers
-  AddressBlob address_;
+  UcxAddressBlob address_;
   RawUcpPeer raw_;
 };
 
@@ -123,7 +123,7 @@ TEST(UcxHostile, WhatIsRightIsAccepted) {
   victim.send(victim.data(1, 4096), 4096);
   victim.send(victim.data(2, 0), 0);
   victim.send(victim.data(3, 4096), 4096, UCP_AM_SEND_FLAG_RNDV);
-  victim.send(NoticeHeader{victim.door(), 1, 0}, {{0, 1}});
+  victim.send(NoticeHeader{victim.sink(), 1, 0}, {{0, 1}});
   auto& ring = victim.endpoint().receiveRing(1, 0);
   for (int i = 0; i < 3; ++i) {
     victim.progressUntil([&] { return ring.ready(); });
@@ -194,7 +194,7 @@ TEST(UcxHostile, DirectMessagesThatCannotBeFetchedAreRefused) {
 TEST(UcxHostile, ImpossibleNoticesAreRefused) {
   const auto notice = [](uint32_t count, uint32_t goodbye, std::vector<CreditEntry> credits,
                          unsigned flags = UCP_AM_SEND_FLAG_EAGER) {
-    return [=](Victim& v) { v.send(NoticeHeader{v.door(), count, goodbye}, credits, flags); };
+    return [=](Victim& v) { v.send(NoticeHeader{v.sink(), count, goodbye}, credits, flags); };
   };
   expectRefused("goodbye 2", notice(0, 2, {}));
   expectRefused("fewer credits than it says", notice(2, 0, {{0, 0}}));
@@ -208,7 +208,7 @@ TEST(UcxHostile, ImpossibleNoticesAreRefused) {
   expectRefused("ring that was not used", notice(1, 0, {{1, 1}}));
   expectRefused("rendezvous", notice(1, 0, {{0, 0}}, UCP_AM_SEND_FLAG_RNDV));
   expectRefused("long header", [](Victim& v) {
-    base::Bytes header = base::bytesOf(NoticeHeader{v.door(), 0, 0});
+    base::Bytes header = base::bytesOf(NoticeHeader{v.sink(), 0, 0});
     header.resize(60);
     v.raw().send(static_cast<unsigned>(Kind::Notice), header, {});
   });
@@ -217,10 +217,10 @@ TEST(UcxHostile, ImpossibleNoticesAreRefused) {
 TEST(UcxHostile, WhatIsForNobodyIsDropped) {
   Victim victim;
   DataHeader stranger = victim.data(1, 100);
-  stranger.door ^= 1;
+  stranger.sink ^= 1;
   victim.send(stranger, 100);
   victim.send(stranger, 100, UCP_AM_SEND_FLAG_RNDV);
-  victim.send(NoticeHeader{victim.door() + 1, 0, 7}, {});
+  victim.send(NoticeHeader{victim.sink() + 1, 0, 7}, {});
   victim.raw().send(static_cast<unsigned>(Kind::Data), {}, base::Bytes(100));
   victim.raw().send(static_cast<unsigned>(Kind::Notice), base::Bytes(3), {});
   victim.send(victim.data(1, 100), 100);  // the last one is right
@@ -258,7 +258,7 @@ Nonsense nonsense(std::mt19937_64& random, const Victim& victim) {
         victim.data(static_cast<uint32_t>(random() % 6), static_cast<uint32_t>(n.data.size())));
   else
     n.header =
-        base::bytesOf(NoticeHeader{victim.door(), static_cast<uint32_t>(n.data.size() / 8), 0});
+        base::bytesOf(NoticeHeader{victim.sink(), static_cast<uint32_t>(n.data.size() / 8), 0});
   for (uint64_t changes = random() % 3; changes > 0; --changes)
     n.header[random() % n.header.size()] = static_cast<std::byte>(random());
   return n;

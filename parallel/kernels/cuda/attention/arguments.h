@@ -12,7 +12,7 @@ namespace tutti::parallel::cuda {
 inline constexpr int kHeadThreads = 128;  ///< of a block with mma.sync
 
 /// forward.cu
-struct TiledAttention : Attention {};
+struct TiledAttention : AttentionForward {};
 cudaError_t enqueue(const TiledAttention& x, cudaStream_t stream);
 cudaError_t loadAttentionForward();
 
@@ -30,7 +30,7 @@ constexpr int32_t panelColumns(int32_t headWidth) {
 }
 
 /// wgmma_forward.cu
-struct WgmmaAttention : Attention {
+struct WgmmaAttention : AttentionForward {
   CUtensorMap queries, keys, values;
   int32_t mostBlocks;  ///< which take the tiles in turn
   bool isTall;         ///< tiles are of 192 queries, of heads of kTallWidth columns

@@ -17,7 +17,7 @@ int32_t Attentions::mostBlocks(AttentionFamily family) const {
   return family >= AttentionFamily::Persistent ? processors_ : std::numeric_limits<int32_t>::max();
 }
 
-cudaError_t Attentions::enqueue(const Attention& x, bool doubles, cudaStream_t stream) {
+cudaError_t Attentions::enqueue(const AttentionForward& x, bool doubles, cudaStream_t stream) {
   const AttentionSizes& sizes = x.sizes;
   const AttentionFamily family = attentionOf(x, most_);
   switch (family) {

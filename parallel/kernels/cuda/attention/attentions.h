@@ -18,7 +18,7 @@ class Attentions {
   /// How many numbers of scratch the backward wants: of queries' gradients in one pass.
   int64_t scratchOf(const AttentionBackward& x) const;
   /// As enqueue() of launches.h. Throws as TensorMaps does.
-  cudaError_t enqueue(const Attention& x, bool doubles, cudaStream_t stream);
+  cudaError_t enqueue(const AttentionForward& x, bool doubles, cudaStream_t stream);
   cudaError_t enqueue(const AttentionBackward& x, bool doubles, cudaStream_t stream);
 
  private:

@@ -23,8 +23,8 @@ bool isAligned(const HeadRows& x) {
 }
 
 bool areMultiplied(const AttentionSizes& sizes, std::initializer_list<HeadRows> factors) {
-  const Format format = factors.begin()->elements.format;
-  return (format == Format::BFloat16 || format == Format::Float16) &&
+  const ElementFormat format = factors.begin()->elements.format;
+  return (format == ElementFormat::BFloat16 || format == ElementFormat::Float16) &&
          std::find(kHeadWidths.begin(), kHeadWidths.end(), sizes.headWidth) != kHeadWidths.end() &&
          std::all_of(factors.begin(), factors.end(), [&](const HeadRows& x) {
            return x.elements.format == format && isAligned(x);
@@ -60,7 +60,7 @@ AttentionFamily attentionOfGpu(int capability, AttentionFamily most) {
   return capability == 90 ? most : std::min(most, AttentionFamily::Mma);
 }
 
-AttentionFamily attentionOf(const Attention& x, AttentionFamily most) {
+AttentionFamily attentionOf(const AttentionForward& x, AttentionFamily most) {
   if (!areMultiplied(x.sizes, {x.query, x.key, x.value}) || !isAligned(x.out))
     return AttentionFamily::Reference;
   return areMapped(x.sizes, {x.query, x.key, x.value}) ? most

@@ -25,7 +25,7 @@ AttentionFamily attentionOfGpu(int capability, AttentionFamily most);
 /// The family that computes it, of which `most` is wanted. Mma takes queries, keys, values (and
 /// dOut) of one type of 16 bits, heads of 64, 80, 96 or 128 columns, and all rows aligned to 16
 /// bytes; what is behind it besides needs that there is something, for TMA.
-AttentionFamily attentionOf(const Attention& x, AttentionFamily most);
+AttentionFamily attentionOf(const AttentionForward& x, AttentionFamily most);
 AttentionFamily attentionOf(const AttentionBackward& x, AttentionFamily most);
 
 }  // namespace tutti::parallel::cuda

@@ -8,7 +8,7 @@ namespace tutti::parallel::cuda {
 namespace {
 
 template <class Numbers, int kWidth>
-constexpr HeadKernel<Attention> forwardOf(Format format) {
+constexpr HeadKernel<AttentionForward> forwardOf(ElementFormat format) {
   return {attentionForward<Numbers, kWidth>,
           format,
           kWidth,
@@ -17,8 +17,8 @@ constexpr HeadKernel<Attention> forwardOf(Format format) {
           ForwardTiles<kWidth>::kSharedBytes};
 }
 
-constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
-constexpr HeadKernel<Attention> kForward[] = {
+constexpr auto kBrain = ElementFormat::BFloat16, kHalf = ElementFormat::Float16;
+constexpr HeadKernel<AttentionForward> kForward[] = {
     forwardOf<BrainNumbers, 64>(kBrain), forwardOf<BrainNumbers, 80>(kBrain),
     forwardOf<BrainNumbers, 96>(kBrain), forwardOf<BrainNumbers, 128>(kBrain),
     forwardOf<HalfNumbers, 64>(kHalf),   forwardOf<HalfNumbers, 80>(kHalf),
@@ -28,7 +28,7 @@ constexpr HeadKernel<Attention> kForward[] = {
 }  // namespace
 
 cudaError_t enqueue(const TiledAttention& x, cudaStream_t stream) {
-  return launchTiles<Attention>(kForward, x, x.sizes.heads, x.sizes.queries, stream);
+  return launchTiles<AttentionForward>(kForward, x, x.sizes.heads, x.sizes.queries, stream);
 }
 
 cudaError_t loadAttentionForward() { return loadTiles(kForward); }

@@ -56,7 +56,7 @@ class ForwardRows {
     addWeighted<Numbers, kWidth>(sums_, weights, values);
   }
 
-  TUTTI_DEVICE void write(const Attention& x, const HeadTask& task, int32_t row) const {
+  TUTTI_DEVICE void write(const AttentionForward& x, const HeadTask& task, int32_t row) const {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
       float inverses[2];
@@ -72,7 +72,7 @@ class ForwardRows {
 
 template <class Numbers, int kWidth>
 __global__ void __launch_bounds__(kHeadThreads)
-    attentionForward(const __grid_constant__ Attention x) {
+    attentionForward(const __grid_constant__ AttentionForward x) {
   using Tiles = ForwardTiles<kWidth>;
   constexpr int kKeys = Tiles::kKeys;
   const AttentionSizes& sizes = x.sizes;

@@ -8,12 +8,12 @@ namespace tutti::parallel::cuda {
 namespace {
 
 template <class Numbers, int kWidth, bool kOwnsKeys>
-constexpr HeadKernel<AttentionBackward> gradientOf(Format format) {
+constexpr HeadKernel<AttentionBackward> gradientOf(ElementFormat format) {
   return {attentionGradient<Numbers, kWidth, kOwnsKeys>, format, kWidth, kHeadThreads, kOwnRows,
           int32_t{sizeof(GradientShared<kWidth>)}};
 }
 
-constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
+constexpr auto kBrain = ElementFormat::BFloat16, kHalf = ElementFormat::Float16;
 constexpr HeadKernel<AttentionBackward> kOfKeys[] = {
     gradientOf<BrainNumbers, 64, true>(kBrain), gradientOf<BrainNumbers, 80, true>(kBrain),
     gradientOf<BrainNumbers, 96, true>(kBrain), gradientOf<BrainNumbers, 128, true>(kBrain),

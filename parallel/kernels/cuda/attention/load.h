@@ -16,7 +16,7 @@ namespace tutti::parallel::cuda {
 template <class Arguments>
 struct HeadKernel {
   void (*kernel)(Arguments);
-  Format format;
+  ElementFormat format;
   int32_t width, threads, tileRows, sharedBytes;
 };
 

@@ -8,7 +8,7 @@ namespace tutti::parallel::cuda {
 namespace {
 
 template <class Numbers, int kWidth>
-constexpr HeadKernel<OnePassAttentionBackward> onePassOf(Format format) {
+constexpr HeadKernel<OnePassAttentionBackward> onePassOf(ElementFormat format) {
   return {.kernel = onePassAttentionGradient<Numbers, kWidth>,
           .format = format,
           .width = kWidth,
@@ -17,14 +17,18 @@ constexpr HeadKernel<OnePassAttentionBackward> onePassOf(Format format) {
           .sharedBytes = int32_t{sizeof(OnePassShared<kWidth>)}};
 }
 constexpr HeadKernel<OnePassAttentionBackward> kOnePass[] = {
-    onePassOf<BrainNumbers, 64>(Format::BFloat16), onePassOf<BrainNumbers, 80>(Format::BFloat16),
-    onePassOf<BrainNumbers, 96>(Format::BFloat16), onePassOf<BrainNumbers, 128>(Format::BFloat16),
-    onePassOf<HalfNumbers, 64>(Format::Float16),   onePassOf<HalfNumbers, 80>(Format::Float16),
-    onePassOf<HalfNumbers, 96>(Format::Float16),   onePassOf<HalfNumbers, 128>(Format::Float16),
+    onePassOf<BrainNumbers, 64>(ElementFormat::BFloat16),
+    onePassOf<BrainNumbers, 80>(ElementFormat::BFloat16),
+    onePassOf<BrainNumbers, 96>(ElementFormat::BFloat16),
+    onePassOf<BrainNumbers, 128>(ElementFormat::BFloat16),
+    onePassOf<HalfNumbers, 64>(ElementFormat::Float16),
+    onePassOf<HalfNumbers, 80>(ElementFormat::Float16),
+    onePassOf<HalfNumbers, 96>(ElementFormat::Float16),
+    onePassOf<HalfNumbers, 128>(ElementFormat::Float16),
 };
 
 template <int kWidth>
-constexpr HeadKernel<OnePassAttentionBackward> finishOf(Format format) {
+constexpr HeadKernel<OnePassAttentionBackward> finishOf(ElementFormat format) {
   return {.kernel = finishQueryGradients<kWidth>,
           .format = format,
           .width = kWidth,
@@ -33,9 +37,10 @@ constexpr HeadKernel<OnePassAttentionBackward> finishOf(Format format) {
           .sharedBytes = 0};
 }
 constexpr HeadKernel<OnePassAttentionBackward> kFinish[] = {
-    finishOf<64>(Format::BFloat16),  finishOf<80>(Format::BFloat16), finishOf<96>(Format::BFloat16),
-    finishOf<128>(Format::BFloat16), finishOf<64>(Format::Float16),  finishOf<80>(Format::Float16),
-    finishOf<96>(Format::Float16),   finishOf<128>(Format::Float16),
+    finishOf<64>(ElementFormat::BFloat16), finishOf<80>(ElementFormat::BFloat16),
+    finishOf<96>(ElementFormat::BFloat16), finishOf<128>(ElementFormat::BFloat16),
+    finishOf<64>(ElementFormat::Float16),  finishOf<80>(ElementFormat::Float16),
+    finishOf<96>(ElementFormat::Float16),  finishOf<128>(ElementFormat::Float16),
 };
 
 }  // namespace

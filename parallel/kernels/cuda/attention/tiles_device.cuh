@@ -206,13 +206,13 @@ TUTTI_DEVICE void storePair(const Elements& x, int64_t place, float low, float h
     low += load<float>(x, place);
     high += load<float>(x, place + 1);
   }
-  if (x.format == Format::Float32) {
+  if (x.format == ElementFormat::Float32) {
     const float2 pair = make_float2(low, high);
     *reinterpret_cast<float2*>(static_cast<float*>(x.data) + place) = pair;
     return;
   }
   *reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(x.data) + place) =
-      x.format == Format::BFloat16 ? ptx::packBf16(low, high) : ptx::packF16(low, high);
+      x.format == ElementFormat::BFloat16 ? ptx::packBf16(low, high) : ptx::packF16(low, high);
 }
 
 /// A row tile's sums times a factor for each of a lane's two rows, to rows from `row` on.

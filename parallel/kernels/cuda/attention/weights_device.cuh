@@ -108,7 +108,7 @@ class RowWeights {
 
   /// Writes the log-sum-exp of rows of the row tile that begins with `row`, and gives what their
   /// sums are to be multiplied by.
-  TUTTI_DEVICE void finish(const Attention& x, int32_t batch, int32_t head, int32_t row,
+  TUTTI_DEVICE void finish(const AttentionForward& x, int32_t batch, int32_t head, int32_t row,
                            float (&inverses)[2]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

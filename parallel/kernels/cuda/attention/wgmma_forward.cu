@@ -9,7 +9,7 @@ namespace tutti::parallel::cuda {
 namespace {
 
 template <class Numbers, int kWidth, int kGroups>
-constexpr HeadKernel<WgmmaAttention> wgmmaForwardOf(Format format) {
+constexpr HeadKernel<WgmmaAttention> wgmmaForwardOf(ElementFormat format) {
   return {.kernel = wgmmaAttentionForward<Numbers, kWidth, kGroups>,
           .format = format,
           .width = kWidth,
@@ -18,7 +18,7 @@ constexpr HeadKernel<WgmmaAttention> wgmmaForwardOf(Format format) {
           .sharedBytes = int32_t{sizeof(WgmmaForwardShared<kWidth, kGroups>)}};
 }
 
-constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
+constexpr auto kBrain = ElementFormat::BFloat16, kHalf = ElementFormat::Float16;
 constexpr HeadKernel<WgmmaAttention> kWgmmaForward[] = {
     wgmmaForwardOf<BrainNumbers, 64, 2>(kBrain), wgmmaForwardOf<BrainNumbers, 80, 2>(kBrain),
     wgmmaForwardOf<BrainNumbers, 96, 2>(kBrain), wgmmaForwardOf<BrainNumbers, 128, 2>(kBrain),

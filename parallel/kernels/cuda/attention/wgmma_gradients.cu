@@ -9,7 +9,7 @@ namespace tutti::parallel::cuda {
 namespace {
 
 template <class Numbers, int kWidth, bool kOwnsKeys>
-constexpr HeadKernel<WgmmaAttentionBackward> wgmmaGradientOf(Format format) {
+constexpr HeadKernel<WgmmaAttentionBackward> wgmmaGradientOf(ElementFormat format) {
   return {.kernel = wgmmaAttentionGradient<Numbers, kWidth, kOwnsKeys>,
           .format = format,
           .width = kWidth,
@@ -20,14 +20,14 @@ constexpr HeadKernel<WgmmaAttentionBackward> wgmmaGradientOf(Format format) {
 
 template <bool kOwnsKeys>
 constexpr HeadKernel<WgmmaAttentionBackward> kWgmmaGradients[] = {
-    wgmmaGradientOf<BrainNumbers, 64, kOwnsKeys>(Format::BFloat16),
-    wgmmaGradientOf<BrainNumbers, 80, kOwnsKeys>(Format::BFloat16),
-    wgmmaGradientOf<BrainNumbers, 96, kOwnsKeys>(Format::BFloat16),
-    wgmmaGradientOf<BrainNumbers, 128, kOwnsKeys>(Format::BFloat16),
-    wgmmaGradientOf<HalfNumbers, 64, kOwnsKeys>(Format::Float16),
-    wgmmaGradientOf<HalfNumbers, 80, kOwnsKeys>(Format::Float16),
-    wgmmaGradientOf<HalfNumbers, 96, kOwnsKeys>(Format::Float16),
-    wgmmaGradientOf<HalfNumbers, 128, kOwnsKeys>(Format::Float16),
+    wgmmaGradientOf<BrainNumbers, 64, kOwnsKeys>(ElementFormat::BFloat16),
+    wgmmaGradientOf<BrainNumbers, 80, kOwnsKeys>(ElementFormat::BFloat16),
+    wgmmaGradientOf<BrainNumbers, 96, kOwnsKeys>(ElementFormat::BFloat16),
+    wgmmaGradientOf<BrainNumbers, 128, kOwnsKeys>(ElementFormat::BFloat16),
+    wgmmaGradientOf<HalfNumbers, 64, kOwnsKeys>(ElementFormat::Float16),
+    wgmmaGradientOf<HalfNumbers, 80, kOwnsKeys>(ElementFormat::Float16),
+    wgmmaGradientOf<HalfNumbers, 96, kOwnsKeys>(ElementFormat::Float16),
+    wgmmaGradientOf<HalfNumbers, 128, kOwnsKeys>(ElementFormat::Float16),
 };
 
 }  // namespace

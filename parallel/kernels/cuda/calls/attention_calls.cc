@@ -55,13 +55,13 @@ AttentionBlockArgs blockOf(const AttentionArgs& a) {
 
 void forward(Queue& queue, const char* operation, const AttentionBlockArgs& a,
              Attentions& attentions, bool doubles) {
-  const Attention x{.sizes = sizesOf(a),
-                    .query = headRowsOf(a.query),
-                    .key = headRowsOf(a.key),
-                    .value = headRowsOf(a.value),
-                    .out = headRowsOf(a.out),
-                    .logSumExp = headScalarsOf(a.logSumExp)};
-  queue.start(operation, ChosenAttention<Attention>{&attentions, x}, doubles);
+  const AttentionForward x{.sizes = sizesOf(a),
+                           .query = headRowsOf(a.query),
+                           .key = headRowsOf(a.key),
+                           .value = headRowsOf(a.value),
+                           .out = headRowsOf(a.out),
+                           .logSumExp = headScalarsOf(a.logSumExp)};
+  queue.start(operation, ChosenAttention<AttentionForward>{&attentions, x}, doubles);
 }
 
 /// Which kernels there are.

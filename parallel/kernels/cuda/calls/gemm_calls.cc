@@ -10,7 +10,9 @@ using namespace cuda;
 namespace {
 
 /// What is left out has no data, and no shape that could be looked at.
-Matrix matrixIfThere(const Tensor& x) { return x.data == nullptr ? Matrix{} : matrixOf(x); }
+DeviceMatrix matrixIfThere(const Tensor& x) {
+  return x.data == nullptr ? DeviceMatrix{} : matrixOf(x);
+}
 
 Epilogue epilogueOf(const GemmEpilogue& e) {
   return {.activation = e.activation,

@@ -35,16 +35,16 @@ void CudaKernels::layerNorm(const LayerNormArgs& args) {
   widen(a.x, a.weight, a.bias, a.y, a.mean, a.rstd, a.residual);
   requireOperands(a);
   queue_->start("layerNorm",
-                ChosenMemoryBound{memoryBound_, Norm{.x = elementsOf(args.x),
-                                                     .weight = elementsOf(args.weight),
-                                                     .bias = elementsOf(args.bias),
-                                                     .y = elementsOf(args.y),
-                                                     .mean = elementsOf(args.mean),
-                                                     .rstd = elementsOf(args.rstd),
-                                                     .residual = elementsOf(args.residual),
-                                                     .rows = sizeOf32(rows(a.x)),
-                                                     .width = sizeOf32(width(a.x)),
-                                                     .epsilon = a.epsilon}},
+                ChosenMemoryBound{memoryBound_, NormForward{.x = elementsOf(args.x),
+                                                            .weight = elementsOf(args.weight),
+                                                            .bias = elementsOf(args.bias),
+                                                            .y = elementsOf(args.y),
+                                                            .mean = elementsOf(args.mean),
+                                                            .rstd = elementsOf(args.rstd),
+                                                            .residual = elementsOf(args.residual),
+                                                            .rows = sizeOf32(rows(a.x)),
+                                                            .width = sizeOf32(width(a.x)),
+                                                            .epsilon = a.epsilon}},
                 isDouble(a.x));
 }
 
@@ -93,16 +93,16 @@ void CudaKernels::rmsNorm(const RmsNormArgs& args) {
   widen(a.x, a.weight, a.y, a.rstd, a.residual);
   requireOperands(a);
   queue_->start("rmsNorm",
-                ChosenMemoryBound{memoryBound_, Norm{.x = elementsOf(args.x),
-                                                     .weight = elementsOf(args.weight),
-                                                     .bias = {},
-                                                     .y = elementsOf(args.y),
-                                                     .mean = {},
-                                                     .rstd = elementsOf(args.rstd),
-                                                     .residual = elementsOf(args.residual),
-                                                     .rows = sizeOf32(rows(a.x)),
-                                                     .width = sizeOf32(width(a.x)),
-                                                     .epsilon = a.epsilon}},
+                ChosenMemoryBound{memoryBound_, NormForward{.x = elementsOf(args.x),
+                                                            .weight = elementsOf(args.weight),
+                                                            .bias = {},
+                                                            .y = elementsOf(args.y),
+                                                            .mean = {},
+                                                            .rstd = elementsOf(args.rstd),
+                                                            .residual = elementsOf(args.residual),
+                                                            .rows = sizeOf32(rows(a.x)),
+                                                            .width = sizeOf32(width(a.x)),
+                                                            .epsilon = a.epsilon}},
                 isDouble(a.x));
 }
 

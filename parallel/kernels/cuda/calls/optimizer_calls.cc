@@ -11,7 +11,7 @@ using namespace cuda;
 
 namespace {
 
-AdamW referenceOf(const AdamWArgs& args, const AdamWTensors& tensors) {
+AdamWUpdate referenceOf(const AdamWArgs& args, const AdamWTensors& tensors) {
   return {.weight = elementsOf(tensors.weight),
           .gradient = elementsOf(tensors.gradient),
           .first = elementsOf(tensors.first),
@@ -27,7 +27,7 @@ AdamW referenceOf(const AdamWArgs& args, const AdamWTensors& tensors) {
           .inverseCorrection2 = 1 / args.correction2};
 }
 
-Sgd referenceOf(const SgdArgs& args, const SgdTensors& tensors) {
+SgdUpdate referenceOf(const SgdArgs& args, const SgdTensors& tensors) {
   return {.weight = elementsOf(tensors.weight),
           .gradient = elementsOf(tensors.gradient),
           .velocity = elementsOf(tensors.velocity),
@@ -154,7 +154,7 @@ void CudaKernels::addSquares(std::span<const Tensor> all, ExactSum& sum) {
   queue_->fillZero("addSquares", limbs, kBytes);
   auto tables = tablesOf<1>(kSumElements, [&](const TensorTable<1>& table) {
     queue_->start("addSquares", AddSquares{.table = table, .limbs = limbs},
-                  table.formats[0] == Format::Float64);
+                  table.formats[0] == ElementFormat::Float64);
   });
   for (const Tensor& each : all) {
     Tensor wide = each;

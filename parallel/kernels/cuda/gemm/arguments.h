@@ -41,7 +41,7 @@ struct MmaGemm {
   GemmTiles tiles;
   MmaSide a, b;
   int32_t depth;
-  Format format;
+  ElementFormat format;
   GemmOutput out;
 };
 cudaError_t enqueue(const MmaGemm& x, cudaStream_t stream);
@@ -56,7 +56,7 @@ cudaError_t loadSimt();
 inline constexpr int32_t kArrivalsOfBlock = 8;
 
 /// How the two warpgroups that multiply share tiles (wgmma_device.cuh).
-enum class Schedule : int32_t { Together, InTurn };
+enum class GemmSchedule : int32_t { Together, InTurn };
 
 /// wgmma.cu. Boxes of the maps are 64 of the depth by kTileRows of a, or by the part of a tile's
 /// columns that a block of the cluster loads; of an operand that is not K-major 64 by 64.
@@ -68,10 +68,10 @@ struct WgmmaGemm {
   /// and kArrivalsOfBlock numbers for it, which are zero before and behind.
   float* fragments;
   uint32_t* arrivals;
-  Format format;
+  ElementFormat format;
   int32_t isKMajorA, isKMajorB;
   int32_t isSharedA, isSharedB;  ///< by all products of a batch
-  Schedule schedule;
+  GemmSchedule schedule;
   int32_t tileColumns;  ///< 128 or, together, 64, 192 or 256
   int32_t cluster;      ///< blocks: 1 or, of 128 and 256 columns, 2
   int32_t blocks;       ///< at most as many as the GPU has room for

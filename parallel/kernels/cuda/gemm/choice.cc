@@ -18,7 +18,7 @@ namespace {
 // of which TF32, not measured, should have half, for half the depth of a step.
 // Where b is stored the other way around steps take a tenth more, whatever the tile. What is below
 // is estimated. Lanes are taken for four fifths of what they add at most.
-constexpr auto kTogether = Schedule::Together, kInTurn = Schedule::InTurn;
+constexpr auto kTogether = GemmSchedule::Together, kInTurn = GemmSchedule::InTurn;
 constexpr GemmTile kTiles[] = {
     {GemmFamily::Wgmma, kTogether, 256, 1, 1070, 4000},
     {GemmFamily::Wgmma, kTogether, 256, 2, 1060, 4000},

@@ -37,7 +37,7 @@ struct GemmAllowed {
 /// A row of the table.
 struct GemmTile {
   GemmFamily family;
-  Schedule schedule;         ///< of Wgmma
+  GemmSchedule schedule;     ///< of Wgmma
   int32_t columns, cluster;  ///< of kTileRows rows; blocks that share columns of b
   double stepCycles;         ///< of tensor cores, or of lanes, for stepDepthOf() the family
   double storeCycles;        ///< of a tile
@@ -48,7 +48,7 @@ int32_t stepDepthOf(GemmFamily family);
 
 struct GemmChoice {
   GemmFamily family = GemmFamily::Reference;
-  Schedule schedule = Schedule::Together;
+  GemmSchedule schedule = GemmSchedule::Together;
   int32_t columns = 0, cluster = 1;
   int32_t splits = 1;
   /// Of Wgmma: clusters that share all units' steps (stream-K), in the place of splits; 0: units
@@ -63,7 +63,7 @@ struct GemmForced {
   bool tf32 = false;
   bool streamK = false;  ///< where runs would not be whole units
   std::optional<GemmFamily> family;
-  std::optional<Schedule> schedule;
+  std::optional<GemmSchedule> schedule;
   int32_t columns = 0, cluster = 0, splits = 0;  ///< 0: as chosen
   /// Throws InvalidArgument, naming the word that is none of these.
   static GemmForced parse(const std::string& text);

@@ -8,12 +8,14 @@ namespace tutti::parallel::cuda {
 
 namespace {
 
-bool isOf16Bits(Format format) { return format == Format::BFloat16 || format == Format::Float16; }
+bool isOf16Bits(ElementFormat format) {
+  return format == ElementFormat::BFloat16 || format == ElementFormat::Float16;
+}
 
 GemmShape shapeOf(const GemmProduct& x) { return {x.rows, x.columns, x.depth, x.batch}; }
 
 /// Of all rows of a batch of matrices.
-int32_t alignmentOf(const Matrix& x, int64_t batchStride) {
+int32_t alignmentOf(const DeviceMatrix& x, int64_t batchStride) {
   const auto bits = reinterpret_cast<uintptr_t>(x.elements.data) |
                     static_cast<uintptr_t>(bytesOf(x.elements.format) * (x.stride | batchStride)) |
                     uintptr_t{16};
@@ -21,7 +23,7 @@ int32_t alignmentOf(const Matrix& x, int64_t batchStride) {
 }
 
 /// Of all rows four elements from a multiple of four on are aligned.
-bool isVector(const Matrix& x, int64_t batchStride) {
+bool isVector(const DeviceMatrix& x, int64_t batchStride) {
   const auto bytes = static_cast<uintptr_t>(4 * bytesOf(x.elements.format));
   return reinterpret_cast<uintptr_t>(x.elements.data) % bytes == 0 &&
          (x.stride | batchStride) % 4 == 0;
@@ -39,7 +41,7 @@ bool isForPairs(const GemmProduct& x) {
 
 bool isForLines(const GemmProduct& x) {
   const Epilogue& e = x.epilogue;
-  const auto fits = [&](const Matrix& of, int64_t batchStride, int32_t least) {
+  const auto fits = [&](const DeviceMatrix& of, int64_t batchStride, int32_t least) {
     return of.elements.data == nullptr ||
            (of.elements.format == x.a.elements.format && alignmentOf(of, batchStride) >= least);
   };
@@ -52,7 +54,7 @@ bool isForLines(const GemmProduct& x) {
 }
 
 OutputWay wayOf(const GemmProduct& x) {
-  if (x.c.elements.format == Format::Float32)
+  if (x.c.elements.format == ElementFormat::Float32)
     return isForPairs(x) ? OutputWay::Pairs : OutputWay::Any;
   return isOf16Bits(x.c.elements.format) && isForLines(x) ? OutputWay::Lines : OutputWay::Any;
 }
@@ -60,7 +62,7 @@ OutputWay wayOf(const GemmProduct& x) {
 /// Partial sums, in rows of a multiple of four: what is beyond c's columns is zero.
 GemmOutput partialOf(const GemmProduct& x, float* partial, int32_t splits, int64_t splitStride) {
   const int64_t columns = splitStride / x.rows;
-  return {.c = {{partial, Format::Float32}, columns},
+  return {.c = {{partial, ElementFormat::Float32}, columns},
           .rows = x.rows,
           .columns = static_cast<int32_t>(columns),
           .accumulate = false,
@@ -74,7 +76,7 @@ GemmOutput partialOf(const GemmProduct& x, float* partial, int32_t splits, int64
           .splitStride = splitStride};
 }
 
-bool isMapped(const Matrix& x, int64_t batchStride) {
+bool isMapped(const DeviceMatrix& x, int64_t batchStride) {
   return batchStride == 0 ? isMappable(x.elements.data, {x.stride})
                           : isMappable(x.elements.data, {x.stride, batchStride});
 }
@@ -86,8 +88,8 @@ struct MatrixBatch {
 
 /// Boxes as a step takes them of an operand: `count` rows of a or columns of b, and kStepDepth.
 /// `outers` by `depth` is the whole of a matrix.
-MappedTensor boxesOf(const Matrix& from, const MatrixBatch& batch, bool isKMajor, int32_t outers,
-                     int32_t depth, int32_t count) {
+MappedTensor boxesOf(const DeviceMatrix& from, const MatrixBatch& batch, bool isKMajor,
+                     int32_t outers, int32_t depth, int32_t count) {
   constexpr int32_t kSwizzledColumns = 64;
   const bool isShared = batch.stride == 0;
   return {
@@ -99,7 +101,8 @@ MappedTensor boxesOf(const Matrix& from, const MatrixBatch& batch, bool isKMajor
 }
 
 MmaGemm mmaOf(const GemmProduct& x, const GemmTiles& tiles, const GemmOutput& out) {
-  const auto side = [](const Matrix& matrix, int64_t batchStride, int32_t outers, bool isKMajor) {
+  const auto side = [](const DeviceMatrix& matrix, int64_t batchStride, int32_t outers,
+                       bool isKMajor) {
     return MmaSide{.data = matrix.elements.data,
                    .stride = matrix.stride,
                    .batchStride = batchStride,
@@ -132,7 +135,7 @@ GemmChip chipOf(int device) {
 }
 
 GemmKey keyOf(const GemmProduct& x) {
-  const auto bits = [](const Matrix& of) { return isOf16Bits(of.elements.format) ? 16 : 32; };
+  const auto bits = [](const DeviceMatrix& of) { return isOf16Bits(of.elements.format) ? 16 : 32; };
   return {x.rows, x.columns, x.depth, !x.isKMajorA, x.isKMajorB, bits(x.a), bits(x.c)};
 }
 
@@ -161,14 +164,14 @@ GemmOutput outputOf(const GemmProduct& x) {
 }
 
 GemmChoice Gemms::choose(const GemmProduct& x) const {
-  const Format format = x.a.elements.format;
-  if (x.b.elements.format != format || x.c.elements.format == Format::Float64 || x.rows == 0 ||
-      x.columns == 0 || x.depth == 0 || x.batch == 0)
+  const ElementFormat format = x.a.elements.format;
+  if (x.b.elements.format != format || x.c.elements.format == ElementFormat::Float64 ||
+      x.rows == 0 || x.columns == 0 || x.depth == 0 || x.batch == 0)
     return {};
   const GemmForced* const tuned =
       options_.forced.isAnything() || x.batch > 1 ? nullptr : options_.table.find(keyOf(x));
   return chooseGemm(shapeOf(x),
-                    {.simt = format == Format::Float32,
+                    {.simt = format == ElementFormat::Float32,
                      .mma = isOf16Bits(format),
                      .wgmma = isOf16Bits(format) && isMapped(x.a, x.batchStrideA) &&
                               isMapped(x.b, x.batchStrideB)},

@@ -13,7 +13,7 @@ namespace tutti::parallel::cuda {
 
 /// c = a b (+ c), or what an epilogue makes of it. A side is K-major where the depth is adjacent.
 struct GemmProduct {
-  Matrix a, b, c;
+  DeviceMatrix a, b, c;
   int32_t rows, columns, depth;
   bool isKMajorA, isKMajorB, accumulate;
   Epilogue epilogue = {};

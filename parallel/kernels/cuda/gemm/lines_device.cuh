@@ -28,15 +28,15 @@ inline constexpr int kLineColumns = 64, kSumsOfLine = kLineColumns / 2, kLineWid
 inline constexpr int kRowsAtOnce = 4, kLineTurns = kStageRows / kRowsAtOnce;
 using LineStage = char[kStageRows][kLineWidth];
 
-template <Format kFormat>
+template <ElementFormat kFormat>
 TUTTI_DEVICE float2 widenPair(uint32_t pair) {
   const auto low = uint16_t(pair), high = uint16_t(pair >> 16);
-  return kFormat == Format::BFloat16 ? make_float2(widenBrain(low), widenBrain(high))
-                                     : make_float2(ptx::widenF16(low), ptx::widenF16(high));
+  return kFormat == ElementFormat::BFloat16 ? make_float2(widenBrain(low), widenBrain(high))
+                                            : make_float2(ptx::widenF16(low), ptx::widenF16(high));
 }
-template <Format kFormat>
+template <ElementFormat kFormat>
 TUTTI_DEVICE uint32_t narrowPair(float low, float high) {
-  return kFormat == Format::BFloat16 ? ptx::packBf16(low, high) : ptx::packF16(low, high);
+  return kFormat == ElementFormat::BFloat16 ? ptx::packBf16(low, high) : ptx::packF16(low, high);
 }
 
 TUTTI_DEVICE char* chunkAt(LineStage& stage, int row, int chunk) {
@@ -59,7 +59,7 @@ struct LineChunks {
   char* first;
   int64_t step;           ///< bytes, to the fourth row from there
   int32_t rows, columns;  ///< from the first on, as many as there are; none where they are negative
-  TUTTI_DEVICE LineChunks(const Matrix& x, const GemmOutput& out, int32_t firstRow,
+  TUTTI_DEVICE LineChunks(const DeviceMatrix& x, const GemmOutput& out, int32_t firstRow,
                           int32_t firstColumn) {
     const int lane = int(threadIdx.x) % 32;
     const int32_t row = firstRow + lane / 8, column = firstColumn + lane % 8 * 8;
@@ -101,7 +101,7 @@ TUTTI_DEVICE void fetchLine(LineStage& stage, const LineChunks& from, int firstT
 }
 
 /// Eight of a lane's sums, from `first` on, as a stage has them in 16 bits.
-template <Format kFormat>
+template <ElementFormat kFormat>
 TUTTI_DEVICE void readEight(float (&to)[8], LineStage& stage, int first) {
   uint32_t pairs[4];
   ptx::ldmatrix(pairs, matrixRowAt(stage, first / 8));
@@ -111,12 +111,12 @@ TUTTI_DEVICE void readEight(float (&to)[8], LineStage& stage, int first) {
     to[2 * i] = two.x, to[2 * i + 1] = two.y;
   }
 }
-template <Format kFormat>
+template <ElementFormat kFormat>
 TUTTI_DEVICE void packEight(uint32_t (&to)[4], const float* from) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) to[i] = narrowPair<kFormat>(from[2 * i], from[2 * i + 1]);
 }
-template <Format kFormat>
+template <ElementFormat kFormat>
 TUTTI_DEVICE void writeEight(LineStage& stage, const float* from, int first) {
   uint32_t pairs[4];
   packEight<kFormat>(pairs, from);
@@ -146,10 +146,10 @@ TUTTI_DEVICE void storeLine(LineStage& stage, const LineChunks& to, int firstTur
 
 /// What is fetched two lines ahead, each into the stage that its line of c goes through. Of no data
 /// where nothing is.
-TUTTI_DEVICE Matrix fetchedOf(const Epilogue& e) {
+TUTTI_DEVICE DeviceMatrix fetchedOf(const Epilogue& e) {
   const bool isInner =
       e.activation == Activation::GeluBackward || e.activation == Activation::SwiGlu;
-  Matrix x = e.residual;
+  DeviceMatrix x = e.residual;
   if (isInner) x.elements.data = e.inner.elements.data, x.stride = e.inner.stride;
   return x;
 }
@@ -157,7 +157,7 @@ TUTTI_DEVICE Matrix fetchedOf(const Epilogue& e) {
 template <int kLines, int kAcross, int kRowStep>
 TUTTI_DEVICE void fetchFirstLines(const GemmOutput& out, WarpStage& stages, int32_t row,
                                   int32_t column) {
-  const Matrix fetched = fetchedOf(out.epilogue);
+  const DeviceMatrix fetched = fetchedOf(out.epilogue);
   if (fetched.elements.data == nullptr) return;
   const LineChunks from(fetched, out, row, column);
   fetchLine(stages.lines[0], from, 0, 0);
@@ -191,7 +191,7 @@ TUTTI_DEVICE void takeEight(float (&x)[8], const float (&sums)[kBlocks][kCount],
   }
 }
 
-template <Format kFormat>
+template <ElementFormat kFormat>
 TUTTI_DEVICE void scaleAndBias(float (&x)[8], const GemmOutput& out, const LineBias& bias,
                                int first) {
 #pragma unroll
@@ -207,7 +207,7 @@ TUTTI_DEVICE void scaleAndBias(float (&x)[8], const GemmOutput& out, const LineB
 
 /// What the activation, or the residual where there is one, makes of eight sums; and, of
 /// SwiGluBackward, what goes to the right half of c.
-template <Format kFormat, Activation kActivation>
+template <ElementFormat kFormat, Activation kActivation>
 TUTTI_DEVICE void activateEight(float (&x)[8], float (&right)[8], WarpStage& stages,
                                 LineStage& stage, int first, bool isFetched) {
   float in[8] = {};
@@ -232,7 +232,7 @@ TUTTI_DEVICE void activateEight(float (&x)[8], float (&right)[8], WarpStage& sta
 /// warp reads all together. Lines take turns at two stages: before a line is written all lanes have
 /// passed the barrier of the one before, behind which the stage has been read; where lines are odd
 /// the first one's stage is that of the last one of the tile before.
-template <Format kFormat, Activation kActivation, bool kIsPlain, int kRowStep, int kBlocks,
+template <ElementFormat kFormat, Activation kActivation, bool kIsPlain, int kRowStep, int kBlocks,
           int kCount>
 TUTTI_DEVICE void storeLinesOf(const GemmOutput& out, WarpStage& stages,
                                const float (&sums)[kBlocks][kCount], int32_t row, int32_t column) {
@@ -281,7 +281,7 @@ TUTTI_DEVICE void storeLinesOf(const GemmOutput& out, WarpStage& stages,
       fetchLine(stage, fetched, (i + 2) / kAcross * kTurnsOfBlock, (i + 2) % kAcross);
   }
 }
-template <Format kFormat, int kRowStep, int kBlocks, int kCount>
+template <ElementFormat kFormat, int kRowStep, int kBlocks, int kCount>
 TUTTI_DEVICE void storeLines(const GemmOutput& out, WarpStage& stages,
                              const float (&sums)[kBlocks][kCount], int32_t row, int32_t column) {
   const auto store = [&]<Activation kActivation, bool kIsPlain = false>() {

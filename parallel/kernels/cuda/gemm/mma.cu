@@ -9,11 +9,11 @@ namespace {
 
 struct MmaKernel {
   void (*kernel)(MmaGemm);
-  Format format;
+  ElementFormat format;
   bool isKMajorA, isKMajorB;
 };
 
-template <Format kFormat, bool kIsKMajorA, bool kIsKMajorB>
+template <ElementFormat kFormat, bool kIsKMajorA, bool kIsKMajorB>
 constexpr MmaKernel entry() {
   return {mmaGemm < kFormat,
           kIsKMajorA ? Major::K : Major::Mn,
@@ -22,7 +22,8 @@ constexpr MmaKernel entry() {
 }
 
 // All there are.
-constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
+constexpr auto kBrain = ElementFormat::BFloat16, kHalf = ElementFormat::Float16,
+               kFloat = ElementFormat::Float32;
 constexpr MmaKernel kMmaKernels[] = {
     entry<kBrain, true, true>(),   entry<kBrain, true, false>(), entry<kBrain, false, true>(),
     entry<kBrain, false, false>(), entry<kHalf, true, true>(),   entry<kHalf, true, false>(),

@@ -36,12 +36,12 @@ inline constexpr int kMmaThreads = 256, kMmaWarps = 8, kMmaStages = 3;
 inline constexpr int kMmaTile = 128, kLineBytes = 128, kChunkBytes = 16;
 inline constexpr int kMmaSideBytes = kMmaTile * kLineBytes;
 
-template <Format kFormat>
-constexpr int kMmaBytes = kFormat == Format::Float32 ? 4 : 2;
+template <ElementFormat kFormat>
+constexpr int kMmaBytes = kFormat == ElementFormat::Float32 ? 4 : 2;
 /// Elements of a chunk; of a line, which is also how many of the depth a step has.
-template <Format kFormat>
+template <ElementFormat kFormat>
 constexpr int kChunkOf = kChunkBytes / kMmaBytes<kFormat>;
-template <Format kFormat>
+template <ElementFormat kFormat>
 constexpr int kLineOf = kLineBytes / kMmaBytes<kFormat>;
 
 struct MmaShared {
@@ -50,7 +50,7 @@ struct MmaShared {
 static_assert(sizeof(WarpStage) * kMmaWarps <= sizeof(MmaShared));
 
 /// Where in a side's tile an element is; `outer` is a row of a or a column of b.
-template <Format kFormat, Major kMajor>
+template <ElementFormat kFormat, Major kMajor>
 TUTTI_DEVICE uint32_t elementAt(int outer, int depth) {
   constexpr int kLine = kLineOf<kFormat>, kChunk = kChunkOf<kFormat>;
   const int line = kMajor == Major::K ? outer : outer / kLine * kLine + depth;
@@ -86,7 +86,7 @@ TUTTI_DEVICE void copyChunk(char* to, const char* from, int count, int alignment
   *reinterpret_cast<uint4*>(to) = word;
 }
 
-template <Format kFormat, Major kMajor>
+template <ElementFormat kFormat, Major kMajor>
 TUTTI_DEVICE void fillSide(char* to, const MmaSide& side, int32_t firstOuter, int32_t firstDepth,
                            int32_t depths) {
   constexpr int kChunk = kChunkOf<kFormat>, kBytes = kMmaBytes<kFormat>;
@@ -107,8 +107,8 @@ TUTTI_DEVICE void fillSide(char* to, const MmaSide& side, int32_t firstOuter, in
 
 template <Major kMajor>
 TUTTI_DEVICE uint32_t roundedAt(const char* tile, int outer, int depth) {
-  return ptx::roundTf32(
-      *reinterpret_cast<const float*>(tile + elementAt<Format::Float32, kMajor>(outer, depth)));
+  return ptx::roundTf32(*reinterpret_cast<const float*>(
+      tile + elementAt<ElementFormat::Float32, kMajor>(outer, depth)));
 }
 template <int kCount>
 TUTTI_DEVICE void roundAll(uint32_t (&values)[kCount]) {
@@ -117,7 +117,7 @@ TUTTI_DEVICE void roundAll(uint32_t (&values)[kCount]) {
 }
 
 /// An A fragment: 16 rows of a from `row` on, and 16 of the depth, or 8 of float32.
-template <Format kFormat, Major kMajor>
+template <ElementFormat kFormat, Major kMajor>
 TUTTI_DEVICE void loadRows(uint32_t (&to)[4], const char* a, int row, int depth) {
   const int lane = int(threadIdx.x) % 32;
   const auto address = [&](int outer, int d) {
@@ -125,8 +125,8 @@ TUTTI_DEVICE void loadRows(uint32_t (&to)[4], const char* a, int row, int depth)
   };
   if constexpr (kMajor == Major::K) {
     ptx::ldmatrix(to, address(lane % 16, lane / 16 * kChunkOf<kFormat>));
-    if constexpr (kFormat == Format::Float32) roundAll(to);
-  } else if constexpr (kFormat != Format::Float32) {
+    if constexpr (kFormat == ElementFormat::Float32) roundAll(to);
+  } else if constexpr (kFormat != ElementFormat::Float32) {
     ptx::ldmatrixTrans(to, address(lane / 8 % 2 * 8, lane % 8 + lane / 16 * 8));
   } else {
 #pragma unroll
@@ -135,7 +135,7 @@ TUTTI_DEVICE void loadRows(uint32_t (&to)[4], const char* a, int row, int depth)
   }
 }
 /// Two B fragments: 16 columns of b from `column` on.
-template <Format kFormat, Major kMajor>
+template <ElementFormat kFormat, Major kMajor>
 TUTTI_DEVICE void loadColumns(uint32_t (&to)[2][2], const char* b, int column, int depth) {
   const int lane = int(threadIdx.x) % 32;
   const auto address = [&](int outer, int d) {
@@ -144,8 +144,8 @@ TUTTI_DEVICE void loadColumns(uint32_t (&to)[2][2], const char* b, int column, i
   uint32_t both[4];
   if constexpr (kMajor == Major::K) {
     ptx::ldmatrix(both, address(lane % 8 + lane / 16 * 8, lane / 8 % 2 * kChunkOf<kFormat>));
-    if constexpr (kFormat == Format::Float32) roundAll(both);
-  } else if constexpr (kFormat != Format::Float32) {
+    if constexpr (kFormat == ElementFormat::Float32) roundAll(both);
+  } else if constexpr (kFormat != ElementFormat::Float32) {
     ptx::ldmatrixTrans(both, address(lane / 16 * 8, lane % 16));
   } else {
 #pragma unroll
@@ -159,15 +159,15 @@ TUTTI_DEVICE void loadColumns(uint32_t (&to)[2][2], const char* b, int column, i
 /// A warp's sums: of four times 16 rows, each of 32 columns.
 using MmaSums = float[4][kSumsOfStage];
 
-template <Format kFormat>
+template <ElementFormat kFormat>
 TUTTI_DEVICE void addProduct(float (&sums)[kSumsOfStage], int columns, const uint32_t (&a)[4],
                              const uint32_t (&b)[2]) {
   float four[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) four[i] = sums[4 * columns + i];
-  if constexpr (kFormat == Format::BFloat16)
+  if constexpr (kFormat == ElementFormat::BFloat16)
     ptx::mmaBf16(four, a, b);
-  else if constexpr (kFormat == Format::Float16)
+  else if constexpr (kFormat == ElementFormat::Float16)
     ptx::mmaF16(four, a, b);
   else
     ptx::mmaTf32(four, a, b);
@@ -175,7 +175,7 @@ TUTTI_DEVICE void addProduct(float (&sums)[kSumsOfStage], int columns, const uin
   for (int i = 0; i < 4; ++i) sums[4 * columns + i] = four[i];
 }
 
-template <Format kFormat, Major kMajorA, Major kMajorB>
+template <ElementFormat kFormat, Major kMajorA, Major kMajorB>
 TUTTI_DEVICE void addStep(MmaSums& sums, const char* a, const char* b) {
   const int warp = int(threadIdx.x) / 32, row = warp % 2 * 64, column = warp / 2 * 32;
 #pragma unroll
@@ -194,7 +194,7 @@ TUTTI_DEVICE void addStep(MmaSums& sums, const char* a, const char* b) {
   }
 }
 
-template <Format kFormat, Major kMajorA, Major kMajorB>
+template <ElementFormat kFormat, Major kMajorA, Major kMajorB>
 __global__ void __launch_bounds__(kMmaThreads) mmaGemm(const __grid_constant__ MmaGemm x) {
   auto& shared = *dynamicShared<MmaShared>();
   const GemmUnit unit = unitAt(x.tiles, int32_t(blockIdx.x));

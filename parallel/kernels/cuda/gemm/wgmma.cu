@@ -9,14 +9,14 @@ namespace {
 
 struct WgmmaKernel {
   void (*kernel)(WgmmaGemm);
-  Schedule schedule;
-  Format format;
+  GemmSchedule schedule;
+  ElementFormat format;
   int32_t columns;
   bool isKMajorA, isKMajorB;
   size_t sharedBytes;
 };
 
-template <Schedule kSchedule, int kColumns, Format kFormat, Major kMajorA, Major kMajorB>
+template <GemmSchedule kSchedule, int kColumns, ElementFormat kFormat, Major kMajorA, Major kMajorB>
 constexpr WgmmaKernel entry() {
   return {wgmmaGemm<WgmmaKind<kSchedule, kFormat, kColumns, kMajorA, kMajorB>>,
           kSchedule,
@@ -27,8 +27,8 @@ constexpr WgmmaKernel entry() {
           sizeof(WgmmaShared<kColumns>)};
 }
 
-constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
-constexpr auto kTogether = Schedule::Together, kInTurn = Schedule::InTurn;
+constexpr auto kBrain = ElementFormat::BFloat16, kHalf = ElementFormat::Float16;
+constexpr auto kTogether = GemmSchedule::Together, kInTurn = GemmSchedule::InTurn;
 constexpr auto kK = Major::K, kMn = Major::Mn;
 // All there are.
 constexpr WgmmaKernel kWgmmaKernels[] = {

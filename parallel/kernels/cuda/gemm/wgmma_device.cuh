@@ -136,12 +136,12 @@ TUTTI_DEVICE void release(uint64_t& empty) {
     ptx::mbarrierArriveClusterRelaxed(ptx::mapa(sharedAddress(&empty), lane));
 }
 
-template <Format kFormat, Major kMajorA, Major kMajorB, int kSums>
+template <ElementFormat kFormat, Major kMajorA, Major kMajorB, int kSums>
 TUTTI_DEVICE void issueStep(float (&sums)[kSums], uint64_t a, uint64_t b, bool isFirst) {
 #pragma unroll
   for (int i = 0; i < kStepDepth / 16; ++i) {
     const uint64_t ofA = a + i * kDescriptorStep<kMajorA>, ofB = b + i * kDescriptorStep<kMajorB>;
-    if constexpr (kFormat == Format::BFloat16)
+    if constexpr (kFormat == ElementFormat::BFloat16)
       ptx::wgmmaBf16<kMajorA, kMajorB>(sums, ofA, ofB, !isFirst || i > 0);
     else
       ptx::wgmmaF16<kMajorA, kMajorB>(sums, ofA, ofB, !isFirst || i > 0);
@@ -331,7 +331,7 @@ TUTTI_DEVICE void consumeInTurn(WgmmaShared<Kernel::kColumns>& shared, const Wgm
 template <class Kernel>
 TUTTI_DEVICE void startBarriers(WgmmaShared<Kernel::kColumns>& shared) {
   constexpr uint32_t kReaders =
-      Kernel::kSchedule == Schedule::Together ? kConsumerWarps : kConsumerWarps / kConsumers;
+      Kernel::kSchedule == GemmSchedule::Together ? kConsumerWarps : kConsumerWarps / kConsumers;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kWgmmaStages<Kernel::kColumns>; ++i) {
       ptx::mbarrierInit(sharedAddress(&shared.full[i]), 1);
@@ -343,10 +343,11 @@ TUTTI_DEVICE void startBarriers(WgmmaShared<Kernel::kColumns>& shared) {
 }
 
 /// What is known of a kernel when it is compiled.
-template <Schedule kScheduleOf, Format kFormatOf, int kColumnsOf, Major kMajorOfA, Major kMajorOfB>
+template <GemmSchedule kScheduleOf, ElementFormat kFormatOf, int kColumnsOf, Major kMajorOfA,
+          Major kMajorOfB>
 struct WgmmaKind {
-  static constexpr Schedule kSchedule = kScheduleOf;
-  static constexpr Format kFormat = kFormatOf;
+  static constexpr GemmSchedule kSchedule = kScheduleOf;
+  static constexpr ElementFormat kFormat = kFormatOf;
   static constexpr int kColumns = kColumnsOf;
   static constexpr Major kMajorA = kMajorOfA, kMajorB = kMajorOfB;
 };
@@ -362,7 +363,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1) wgmmaGemm(const __grid_const
     __syncwarp();
   } else {
     ptx::setMaxRegistersUp<232>();
-    if constexpr (Kernel::kSchedule == Schedule::Together)
+    if constexpr (Kernel::kSchedule == GemmSchedule::Together)
       consumeTogether<Kernel>(shared, x, warpgroup - 1);
     else
       consumeInTurn<Kernel>(shared, x, warpgroup - 1);

@@ -52,8 +52,8 @@ CUtensorMap encoded(void* encode, const MappedTensor& x) {
   CUtensorMap map;
   const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode)(
       &map,
-      x.format == Format::BFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                   : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+      x.format == ElementFormat::BFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
       3, x.data, size, strideBytes, box, elementStrides, CU_TENSOR_MAP_INTERLEAVE_NONE,
       swizzleOf(x.box[0]), CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)

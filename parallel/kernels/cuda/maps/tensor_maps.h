@@ -18,7 +18,7 @@ namespace tutti::parallel::cuda {
 /// adjacent elements; a box's rows along it, of 16, 32 or 64, are swizzled as wide as they are.
 struct MappedTensor {
   void* data;
-  Format format;
+  ElementFormat format;
   std::array<int64_t, 3> size;
   std::array<int64_t, 2> stride;  ///< elements, of dimensions 1 and 2
   std::array<int32_t, 3> box;

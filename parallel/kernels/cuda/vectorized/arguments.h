@@ -19,9 +19,9 @@ struct InRuns : Arguments {
 };
 
 /// vectorized.cu
-cudaError_t enqueue(const InRuns<Move>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<MoveRows>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<Convert>& x, cudaStream_t stream);
-cudaError_t enqueue(const InRuns<Add>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<AddRows>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<AddBias>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<Gelu>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<SwiGlu>& x, cudaStream_t stream);
@@ -57,7 +57,7 @@ cudaError_t enqueue(const Updates<CopyRates, 2>& x, cudaStream_t stream);
 cudaError_t loadUpdates();
 
 /// norms.cu: of kMostNormColumns at most, in runs of kNormRun elements whatever the types.
-cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<NormForward>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream);
 /// ElementwiseKernels besides what the weights' gradients are sums of, for SumsOfNorms: of each
 /// slice of the rows dy times the normalized x and, where there is a mean, of all of them behind

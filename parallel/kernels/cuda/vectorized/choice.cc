@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kMostRuns = int64_t{1} << 31;  // what Divider divides
 
-bool isNarrowFormat(Format format) {
-  return format == Format::BFloat16 || format == Format::Float16;
+bool isNarrowFormat(ElementFormat format) {
+  return format == ElementFormat::BFloat16 || format == ElementFormat::Float16;
 }
 bool isAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kWordBytes == 0; }
 
@@ -24,7 +24,7 @@ int32_t runOf(std::initializer_list<Elements> operands) {
   int32_t run = 4;
   for (const Elements& x : operands) {
     if (x.data == nullptr) continue;
-    if (x.format == Format::Float64 || !isAligned(x.data)) return 0;
+    if (x.format == ElementFormat::Float64 || !isAligned(x.data)) return 0;
     if (isNarrowFormat(x.format)) run = 8;
   }
   return run;
@@ -80,7 +80,7 @@ MemoryBoundFamily memoryBoundOfEnvironment() {
   return word == "reference" ? MemoryBoundFamily::Reference : MemoryBoundFamily::Vectorized;
 }
 
-int32_t runOf(const Move& x) {
+int32_t runOf(const MoveRows& x) {
   if (!isAligned(x.from) || !isAligned(x.to)) return 0;
   const auto run = static_cast<int32_t>(kWordBytes / x.elementBytes);
   return ifDivides(run, x.count, x.width, x.fromRows, x.toRows);
@@ -90,7 +90,7 @@ int32_t runOf(const Convert& x) {
   return ifDivides(runOf({x.from, x.to}), x.count, x.width, x.fromRows, x.toRows);
 }
 
-int32_t runOf(const Add& x) {
+int32_t runOf(const AddRows& x) {
   return ifDivides(runOf({x.from, x.to}), x.count, x.width, x.fromRows, x.toRows);
 }
 
@@ -134,7 +134,7 @@ int32_t runOf(const SumByRow& x) {
 
 // A row's mean and rstd are read one by one, and of float64 where all operands are.
 
-int32_t runOf(const Norm& x) {
+int32_t runOf(const NormForward& x) {
   return ifFits(runOf({x.x, x.weight, x.bias, x.y, x.residual}), x.rows, x.width);
 }
 

@@ -18,15 +18,15 @@ MemoryBoundFamily memoryBoundOfEnvironment();
 // plain ones, as they are where something is of float64, where an operand or a row of it does not
 // begin at a multiple of 16 bytes, and where a row is no multiple of that many elements.
 
-int32_t runOf(const Move& x);
+int32_t runOf(const MoveRows& x);
 int32_t runOf(const Convert& x);
-int32_t runOf(const Add& x);
+int32_t runOf(const AddRows& x);
 int32_t runOf(const AddBias& x);
 int32_t runOf(const Gelu& x);
 int32_t runOf(const SwiGlu& x);
 int32_t runOf(const Rotary& x);
 /// Of these kNormRun or 0, which it is, too, for rows of more than kMostNormColumns.
-int32_t runOf(const Norm& x);
+int32_t runOf(const NormForward& x);
 int32_t runOf(const NormBackward& x);
 /// Of these a row's width and distance are multiples of kNormRun, too.
 int32_t runOf(const ColumnSums& x);

@@ -80,7 +80,7 @@ struct Tile {
 template <int kRun, bool kNormal, int kKnown>
 struct RowBatch {
   static constexpr int kKnownOfRow = kKnown == kAnyFormat ? kAnyFormat : kFloat;
-  Words<kRun> dy[kRowsOfThread] = {}, x[kNormal ? kRowsOfThread : 1] = {};
+  RunWords<kRun> dy[kRowsOfThread] = {}, x[kNormal ? kRowsOfThread : 1] = {};
   float mean[kRowsOfThread] = {}, rstd[kRowsOfThread] = {};
 
   TUTTI_DEVICE void load(const SlicedSums& of, int32_t row, int32_t end, int32_t column) {

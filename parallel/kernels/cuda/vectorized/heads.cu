@@ -10,7 +10,7 @@ namespace {
 /// By how many lanes have a row: as many as it has runs, or the next power of two; where they
 /// merge, each has several.
 template <int kRun, int kLanes, int kKnown>
-struct Kernels {
+struct HeadKernelSet {
   static constexpr int kMergingLanes = kLanes / kMergedRuns;
   static constexpr auto kMerge = mergeRuns<kRun, kMergingLanes, kKnown>;
   static constexpr auto kDots = headDots<kRun, kLanes, kKnown>;
@@ -30,30 +30,30 @@ struct Kernels {
 };
 
 template <int kRun, int kKnown>
-struct Lanes {
+struct HeadLaneCount {
   template <class Arguments>
   static cudaError_t start(const Arguments& x, cudaStream_t stream) {
     const HeadRuns<Arguments> runs{x, dividerBy(static_cast<uint32_t>(x.sizes.heads)),
                                    dividerBy(static_cast<uint32_t>(x.sizes.queries))};
     const int32_t runsOfRow = x.sizes.headWidth / kRun;
-    if (runsOfRow <= 8) return Kernels<kRun, 8, kKnown>::start(runs, stream);
-    if (runsOfRow <= 16) return Kernels<kRun, 16, kKnown>::start(runs, stream);
-    return Kernels<kRun, 32, kKnown>::start(runs, stream);
+    if (runsOfRow <= 8) return HeadKernelSet<kRun, 8, kKnown>::start(runs, stream);
+    if (runsOfRow <= 16) return HeadKernelSet<kRun, 16, kKnown>::start(runs, stream);
+    return HeadKernelSet<kRun, 32, kKnown>::start(runs, stream);
   }
   static cudaError_t load() {
-    cudaError_t error = Kernels<kRun, 8, kKnown>::load();
-    if (error == cudaSuccess) error = Kernels<kRun, 16, kKnown>::load();
-    return error == cudaSuccess ? Kernels<kRun, 32, kKnown>::load() : error;
+    cudaError_t error = HeadKernelSet<kRun, 8, kKnown>::load();
+    if (error == cudaSuccess) error = HeadKernelSet<kRun, 16, kKnown>::load();
+    return error == cudaSuccess ? HeadKernelSet<kRun, 32, kKnown>::load() : error;
   }
 };
 
 /// `known`: what both operands are of.
 template <class Arguments>
 cudaError_t startKnown(const Arguments& x, int32_t run, int known, cudaStream_t stream) {
-  if (run == 4) return Lanes<4, kFloat>::start(x, stream);
-  if (known == kBrain) return Lanes<8, kBrain>::start(x, stream);
-  if (known == kHalf) return Lanes<8, kHalf>::start(x, stream);
-  return Lanes<8, kAnyFormat>::start(x, stream);
+  if (run == 4) return HeadLaneCount<4, kFloat>::start(x, stream);
+  if (known == kBrain) return HeadLaneCount<8, kBrain>::start(x, stream);
+  if (known == kHalf) return HeadLaneCount<8, kHalf>::start(x, stream);
+  return HeadLaneCount<8, kAnyFormat>::start(x, stream);
 }
 
 }  // namespace
@@ -70,8 +70,8 @@ cudaError_t enqueue(const InRuns<AttentionDots>& x, cudaStream_t stream) {
 
 cudaError_t loadHeads() {
   cudaError_t error = cudaSuccess;
-  for (const auto load : {Lanes<4, kFloat>::load, Lanes<8, kAnyFormat>::load,
-                          Lanes<8, kBrain>::load, Lanes<8, kHalf>::load})
+  for (const auto load : {HeadLaneCount<4, kFloat>::load, HeadLaneCount<8, kAnyFormat>::load,
+                          HeadLaneCount<8, kBrain>::load, HeadLaneCount<8, kHalf>::load})
     if (error == cudaSuccess) error = load();
   return error;
 }

@@ -56,7 +56,7 @@ struct HeadLanes {
 inline constexpr int kMergedRuns = 2;
 template <int kRun, int kLanes>
 struct MergedRuns {
-  Words<kRun> out[kMergedRuns] = {}, part[kMergedRuns] = {};
+  RunWords<kRun> out[kMergedRuns] = {}, part[kMergedRuns] = {};
 
   template <class Visit>
   static TUTTI_DEVICE void forRuns(int32_t first, int32_t width, const Visit& visit) {
@@ -72,7 +72,7 @@ struct MergedRuns {
     });
   }
   TUTTI_DEVICE void merge(const Merged<float>& merged, const Elements& outs, int64_t ofOut,
-                          Format ofParts, int32_t first, int32_t width) const {
+                          ElementFormat ofParts, int32_t first, int32_t width) const {
     forRuns(first, width, [&](int i, int32_t column) {
       float kept[kRun], taken[kRun];
       widenWords(out[i], outs.format, kept);
@@ -123,8 +123,8 @@ __global__ void __launch_bounds__(kRowThreads)
   float sum = 0;
 #pragma unroll 1
   for (int32_t column = own.lane() * kRun; column < x.sizes.headWidth; column += kLanes * kRun) {
-    const Words<kRun> words = loadWords<kRun>(dOuts, dOut + column),
-                      others = loadWords<kRun>(outs, out + column);
+    const RunWords<kRun> words = loadWords<kRun>(dOuts, dOut + column),
+                         others = loadWords<kRun>(outs, out + column);
     float a[kRun], b[kRun];
     widenWords(words, dOuts.format, a);
     widenWords(others, outs.format, b);

@@ -9,7 +9,7 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-template <Format kFormat>
+template <ElementFormat kFormat>
 struct LossKernels {
   static constexpr auto kStatistics = statisticsOfRows<kFormat>;
   static constexpr auto kSlopes = slopesOfRows<kFormat>;
@@ -17,9 +17,9 @@ struct LossKernels {
   static constexpr auto kLong = lossesOfWholeRows<kFormat, kThreadsOfLong>;
   static cudaError_t load() { return loadAll(kStatistics, kSlopes, kWhole, kLong); }
 };
-using Floats = LossKernels<Format::Float32>;
-using Brains = LossKernels<Format::BFloat16>;
-using Halves = LossKernels<Format::Float16>;
+using Floats = LossKernels<ElementFormat::Float32>;
+using Brains = LossKernels<ElementFormat::BFloat16>;
+using Halves = LossKernels<ElementFormat::Float16>;
 
 /// Of a row: whole warps, as many as have a batch each, up to `most` threads.
 int threadsOf(int32_t width, int most) {
@@ -34,10 +34,10 @@ bool isLong(const CrossEntropy& x) {
 template <class Arguments>
 cudaError_t start(const Arguments& x, void (*floats)(Arguments), void (*brains)(Arguments),
                   void (*halves)(Arguments), cudaStream_t stream, int mostThreads = kThreads) {
-  const Format format = x.logits.format;
-  const auto kernel = format == Format::Float32    ? floats
-                      : format == Format::BFloat16 ? brains
-                                                   : halves;
+  const ElementFormat format = x.logits.format;
+  const auto kernel = format == ElementFormat::Float32    ? floats
+                      : format == ElementFormat::BFloat16 ? brains
+                                                          : halves;
   return launch(kernel, x.rows, threadsOf(x.width, mostThreads), x, stream);
 }
 

@@ -67,7 +67,7 @@ struct CutRow {
 using LossRun = float[kLossRun];
 
 /// A thread's runs of a row, every blockDim.x-th: the first kRuns are loaded when this is made.
-template <Format kFormat, int kRuns = kLossRuns>
+template <ElementFormat kFormat, int kRuns = kLossRuns>
 class RunsAhead {
  public:
   TUTTI_DEVICE RunsAhead(const Elements& logits, const CutRow& row)
@@ -87,7 +87,7 @@ class RunsAhead {
 #pragma unroll
       for (int i = 0; i < kRuns; ++i, run += threads) {
         if (run >= row_.runs) return;
-        const Words<kLossRun> words = ahead_[i];
+        const RunWords<kLossRun> words = ahead_[i];
         load(i, run + kRuns * threads);
         LossRun logits;
         widenWords(words, kFormat, logits);
@@ -103,7 +103,7 @@ class RunsAhead {
   }
   const Elements logits_;
   const CutRow row_;
-  Words<kLossRun> ahead_[kRuns];
+  RunWords<kLossRun> ahead_[kRuns];
 };
 
 /// Exactly 1 of 0, 0 of minus infinity, NaN of NaN and of infinity less itself.
@@ -149,7 +149,7 @@ TUTTI_DEVICE RunningSoftmax softmaxOf(const Elements& logits, const CutRow& row,
   return {largest, joinBlock<Sum>(own.sumTo(largest))};
 }
 
-template <Format kFormat>
+template <ElementFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 4)
     statisticsOfRows(const __grid_constant__ LogitStatistics x) {
   const CutRow row(blockIdx.x, x.stride, x.width);
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (threadIdx.x == 0) storeStatistics<float>(x, blockIdx.x, all.largest, all.sum, chosen);
 }
 
-template <Format kFormat>
+template <ElementFormat kFormat>
 TUTTI_DEVICE void storeZeros(const Elements& logits, const CutRow& row) {
   row.forEdge([&](int32_t column) { store<float>(logits, row.first + column, 0.0f); });
   const LossRun none{};
@@ -168,7 +168,7 @@ TUTTI_DEVICE void storeZeros(const Elements& logits, const CutRow& row) {
 }
 
 /// Of row `number`, which counts.
-template <Format kFormat, class Runs>
+template <ElementFormat kFormat, class Runs>
 TUTTI_DEVICE void storeSlopes(const CrossEntropy& x, int64_t number, const CutRow& row, Runs& runs,
                               const JoinedStatistics& joined) {
   const int32_t label = rowIn(x.part, x.labels[number]);
@@ -190,7 +190,7 @@ TUTTI_DEVICE void storeSlopes(const CrossEntropy& x, int64_t number, const CutRo
 }
 
 /// With the gradient.
-template <Format kFormat>
+template <ElementFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 4)
     slopesOfRows(const __grid_constant__ CrossEntropy x) {
   TUTTI_SHARED(JoinedStatistics, shared, );
@@ -217,7 +217,7 @@ __global__ inline void lossesOfRows(const __grid_constant__ CrossEntropy x) {
 }
 
 /// Of a whole vocabulary, without statistics that were made ahead; with the gradient or without.
-template <Format kFormat, int kMostThreads>
+template <ElementFormat kFormat, int kMostThreads>
 __global__ void __launch_bounds__(kMostThreads, kThreadsOfLong / kMostThreads)
     lossesOfWholeRows(const __grid_constant__ CrossEntropy x) {
   TUTTI_SHARED(JoinedStatistics, shared, );
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsOfLong / kMostThreads)
     if (x.gradient != 0) storeZeros<kFormat>(x.logits, row);
     return;
   }
-  constexpr int kRuns = kFormat == Format::Float32 ? 2 : kLossRuns;  // as many bytes
+  constexpr int kRuns = kFormat == ElementFormat::Float32 ? 2 : kLossRuns;  // as many bytes
   RunsAhead<kFormat, kRuns> runs(x.logits, row);
   const float chosen = threadIdx.x == 0 ? chosenLogit<float>(x, number) : 0;
   const RunningSoftmax all = softmaxOf(x.logits, row, runs);

@@ -9,7 +9,7 @@ namespace {
 
 /// A row's threads, how many runs of it each of them has room for, and what is known of formats.
 template <int kThreadsOfRow, int kRuns, int kKnown>
-struct Shape {
+struct NormShape {
   using Share = RowShare<kThreadsOfRow, kRuns>;
   static constexpr int kMostColumns = kThreadsOfRow * kRuns * kNormRun;
   static constexpr auto kNorm = normOfRows<kThreadsOfRow, kRuns, false, kKnown>;
@@ -20,7 +20,7 @@ struct Shape {
   static constexpr auto kOfSlices =
       normBackwardOfSlices<kThreadsOfRow, kRuns, kAdds, kSums, kKnown>;
 
-  static cudaError_t start(const Norm& x, cudaStream_t stream) {
+  static cudaError_t start(const NormForward& x, cudaStream_t stream) {
     return launch(x.residual.data == nullptr ? kNorm : kNormOfSum,
                   blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x, stream);
   }
@@ -43,10 +43,10 @@ struct Shape {
 
 template <int kKnown>
 struct Shapes {
-  using Narrow = Shape<32, 1, kKnown>;
-  using Warps = Shape<32, 4, kKnown>;
-  using Blocks = Shape<128, 4, kKnown>;
-  using Wide = Shape<256, 4, kKnown>;
+  using Narrow = NormShape<32, 1, kKnown>;
+  using Warps = NormShape<32, 4, kKnown>;
+  using Blocks = NormShape<128, 4, kKnown>;
+  using Wide = NormShape<256, 4, kKnown>;
   static_assert(Wide::kMostColumns == kMostNormColumns);
 
   template <class Arguments>
@@ -78,9 +78,9 @@ int knownFormatOf(const NormBackward& x) {
 
 }  // namespace
 
-cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream) {
-  return startKnown<Norm>(narrowFormatOf({x.x, x.weight, x.bias, x.y, x.residual}), x.width, x,
-                          stream);
+cudaError_t enqueue(const InRuns<NormForward>& x, cudaStream_t stream) {
+  return startKnown<NormForward>(narrowFormatOf({x.x, x.weight, x.bias, x.y, x.residual}), x.width,
+                                 x, stream);
 }
 
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream) {

@@ -80,8 +80,8 @@ struct RowShare {
 
 /// Of operands that are all of one format, when that is known.
 template <int kKnown>
-TUTTI_DEVICE Norm known(const Norm& x) {
-  Norm same = x;
+TUTTI_DEVICE NormForward known(const NormForward& x) {
+  NormForward same = x;
   for (Elements* each : {&same.x, &same.weight, &same.bias, &same.y, &same.residual})
     *each = known<kKnown>(*each);
   return same;
@@ -95,8 +95,9 @@ TUTTI_DEVICE NormBackward known(const NormBackward& x) {
 }
 
 /// Rounded, as it is stored.
-TUTTI_DEVICE Words<kNormRun> sumOf(const Words<kNormRun>& x, Format formatOfX,
-                                   const Words<kNormRun>& residual, Format formatOfResidual) {
+TUTTI_DEVICE RunWords<kNormRun> sumOf(const RunWords<kNormRun>& x, ElementFormat formatOfX,
+                                      const RunWords<kNormRun>& residual,
+                                      ElementFormat formatOfResidual) {
   float sum[kNormRun], more[kNormRun];
   widenWords(x, formatOfX, sum);
   widenWords(residual, formatOfResidual, more);
@@ -108,15 +109,15 @@ TUTTI_DEVICE Words<kNormRun> sumOf(const Words<kNormRun>& x, Format formatOfX,
 /// kAdds: there is a residual.
 template <int kThreadsOfRow, int kRuns, bool kAdds, int kKnown>
 __global__ void __launch_bounds__(RowShare<kThreadsOfRow, kRuns>::kThreadsOfBlock)
-    normOfRows(const __grid_constant__ Norm given) {
+    normOfRows(const __grid_constant__ NormForward given) {
   using Share = RowShare<kThreadsOfRow, kRuns>;
-  const Norm x = known<kKnown>(given);
+  const NormForward x = known<kKnown>(given);
   const int32_t row = Share::row();
   if (row >= x.rows) return;  // a whole warp
   const int64_t first = int64_t(row) * x.width;
   const bool centered = x.mean.data != nullptr;
-  Words<kNormRun> words[kRuns] = {}, residuals[kAdds ? kRuns : 1] = {};
-  Words<kNormRun> weights[kRuns] = {};
+  RunWords<kNormRun> words[kRuns] = {}, residuals[kAdds ? kRuns : 1] = {};
+  RunWords<kNormRun> weights[kRuns] = {};
   Share::forRuns(x.width, [&](int i, int32_t column) {
     words[i] = loadWords<kNormRun>(x.x, first + column);
     if constexpr (kAdds) residuals[i] = loadWords<kNormRun>(x.residual, first + column);
@@ -176,7 +177,7 @@ __global__ void __launch_bounds__(RowShare<kThreadsOfRow, kRuns>::kThreadsOfBloc
 template <class Share, int kRuns, bool kAdds, bool kAhead>
 struct BackwardRow {
   int64_t first;
-  Words<kNormRun> dys[kRuns] = {}, xs[kRuns] = {}, residuals[kAhead && kAdds ? kRuns : 1] = {};
+  RunWords<kNormRun> dys[kRuns] = {}, xs[kRuns] = {}, residuals[kAhead && kAdds ? kRuns : 1] = {};
   float mean, rstd;
 
   /// kAll: the residual's, too, where it is loaded ahead.
@@ -196,7 +197,7 @@ struct BackwardRow {
   TUTTI_DEVICE void loadNumbers(const NormBackward& x, bool centered, int32_t row) {
     mean = centered ? load<float>(x.mean, row) : 0.0f, rstd = load<float>(x.rstd, row);
   }
-  TUTTI_DEVICE Words<kNormRun> residualOf(const NormBackward& x, int32_t column) const {
+  TUTTI_DEVICE RunWords<kNormRun> residualOf(const NormBackward& x, int32_t column) const {
     return loadWords<kNormRun>(x.residual, first + column);
   }
 
@@ -243,13 +244,13 @@ struct BackwardRow {
 template <class Share, int kRuns, bool kAhead>
 struct NormWeights {
   const Elements& weight;
-  Words<kNormRun> words[kAhead ? kRuns : 1] = {};
+  RunWords<kNormRun> words[kAhead ? kRuns : 1] = {};
   TUTTI_DEVICE void load(int32_t width) {
     if constexpr (kAhead)
       Share::forRuns(
           width, [&](int i, int32_t column) { words[i] = loadWords<kNormRun>(weight, column); });
   }
-  TUTTI_DEVICE Words<kNormRun> operator()(int i, int32_t column) const {
+  TUTTI_DEVICE RunWords<kNormRun> operator()(int i, int32_t column) const {
     return kAhead ? words[kAhead ? i : 0] : loadWords<kNormRun>(weight, column);
   }
 };
@@ -295,7 +296,7 @@ struct SliceSums {
       float* const to = x.sums + (int64_t(which) * x.slices.count + slice) * x.of.width;
       if constexpr (Share::kRowsOfBlock == 1)
         Share::forRuns(x.of.width, [&](int i, int32_t column) {
-          storeRun({to, Format::Float32}, column, sums[which][i]);
+          storeRun({to, ElementFormat::Float32}, column, sums[which][i]);
         });
       else
         storeJoined(sums[which], x.of.width, to, which > 0);

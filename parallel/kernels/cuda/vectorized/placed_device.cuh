@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
     rows[i] = x.tokenIds[at.row[2]];
     if constexpr (kHasPositions) places[i] = positionOf(x, runs.space, at.row[2]);
   });
-  Words<kRun> words[kEmbeddedRuns] = {}, ofPositions[kOfPositions] = {};
+  RunWords<kRun> words[kEmbeddedRuns] = {}, ofPositions[kOfPositions] = {};
   forRunsOfThread<kRun, kEmbeddedRuns>(runs.space, [&](int i, const RunPlace& at) {
     rows[i] = rowIn(x.part, rows[i]);
     if (rows[i] >= 0) words[i] = loadWords<kRun>(tokens, int64_t(rows[i]) * x.width + at.column);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
     spreadRuns(const __grid_constant__ PlacedRuns<SpreadRows> runs) {
   const SpreadRows& x = runs.x;
   const Elements from = known<kKnown>(x.rows), to = known<kKnown>(x.placed);
-  Words<kRun> words[kMovedRuns] = {};
+  RunWords<kRun> words[kMovedRuns] = {};
   forRunsOfThread<kRun, kMovedRuns>(runs.space, [&](int i, const RunPlace& at) {
     words[i] = loadWords<kRun>(from, int64_t(at.row[2]) * x.width + at.column);
   });
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
     ChoicesAhead<kAhead> ahead[kMovedRuns];
     forRunsOfThread<kRun, kMovedRuns>(
         runs.space, [&](int i, const RunPlace& at) { ahead[i].load(x, at.row[2], first); });
-    Words<kRun> words[kMovedRuns][kAhead] = {};
+    RunWords<kRun> words[kMovedRuns][kAhead] = {};
     forRunsOfThread<kRun, kMovedRuns>(runs.space, [&](int i, const RunPlace& at) {
 #pragma unroll
       for (int j = 0; j < kAhead; ++j)
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
 /// Runs of both rows of a choice.
 template <int kRun, int kRuns>
 struct DotRuns {
-  Words<kRun> ofRow[kRuns], ofPlaced[kRuns];
+  RunWords<kRun> ofRow[kRuns], ofPlaced[kRuns];
 
   TUTTI_DEVICE DotRuns(const Elements& rows, int64_t row, const Elements& placed, int64_t other) {
 #pragma unroll
@@ -173,7 +173,7 @@ struct DotRuns {
       ofPlaced[i] = loadWords<kRun>(placed, other + i * 32 * kRun);
     }
   }
-  TUTTI_DEVICE void add(float& sum, Format ofRows, Format ofPlaces) const {
+  TUTTI_DEVICE void add(float& sum, ElementFormat ofRows, ElementFormat ofPlaces) const {
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {
       float a[kRun], b[kRun];

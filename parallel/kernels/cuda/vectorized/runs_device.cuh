@@ -17,7 +17,7 @@ namespace ptx = ::tutti::cuda::ptx;
 /// Of the format that the kernel was compiled for.
 template <int kKnown>
 TUTTI_DEVICE Elements known(const Elements& x) {
-  return {x.data, kKnown == kAnyFormat ? x.format : Format(kKnown)};
+  return {x.data, kKnown == kAnyFormat ? x.format : ElementFormat(kKnown)};
 }
 
 TUTTI_DEVICE uint32_t quotientOf(const Divider& by, uint32_t number) {
@@ -53,13 +53,13 @@ TUTTI_DEVICE int64_t elementAt(const RunRows& rows, const RunPlace& place) {
 
 /// As they lie in memory; of 8 elements of 16 bits the first word alone.
 template <int kRun>
-struct Words {
+struct RunWords {
   uint4 words[kRun / 4];
 };
 
 template <int kRun>
 TUTTI_DEVICE bool areFloats(const Elements& x) {
-  return kRun == 4 || x.format == Format::Float32;
+  return kRun == 4 || x.format == ElementFormat::Float32;
 }
 
 template <int kRun>
@@ -68,9 +68,9 @@ TUTTI_DEVICE uint4* wordsAt(const Elements& x, int64_t at) {
 }
 
 template <int kRun>
-TUTTI_DEVICE Words<kRun> loadWords(const Elements& x, int64_t at) {
+TUTTI_DEVICE RunWords<kRun> loadWords(const Elements& x, int64_t at) {
   const uint4* const from = wordsAt<kRun>(x, at);
-  Words<kRun> loaded;
+  RunWords<kRun> loaded;
   loaded.words[0] = from[0];
   if constexpr (kRun == 8) loaded.words[1] = areFloats<kRun>(x) ? from[1] : make_uint4(0, 0, 0, 0);
   return loaded;
@@ -81,9 +81,10 @@ TUTTI_DEVICE void parts(const uint4& word, uint32_t (&values)[4]) {
 }
 
 template <int kRun>
-TUTTI_DEVICE void widenWords(const Words<kRun>& words, Format format, float (&values)[kRun]) {
+TUTTI_DEVICE void widenWords(const RunWords<kRun>& words, ElementFormat format,
+                             float (&values)[kRun]) {
   uint32_t bits[4];
-  if (kRun == 4 || format == Format::Float32) {
+  if (kRun == 4 || format == ElementFormat::Float32) {
 #pragma unroll
     for (int i = 0; i < kRun; ++i) {
       if (i % 4 == 0) parts(words.words[i / 4], bits);
@@ -92,7 +93,7 @@ TUTTI_DEVICE void widenWords(const Words<kRun>& words, Format format, float (&va
     return;
   }
   parts(words.words[0], bits);
-  if (format == Format::BFloat16) {
+  if (format == ElementFormat::BFloat16) {
 #pragma unroll
     for (int i = 0; i < kRun; ++i)
       values[i] = __uint_as_float(i % 2 == 0 ? bits[i / 2] << 16 : bits[i / 2] & 0xffff0000u);
@@ -104,9 +105,9 @@ TUTTI_DEVICE void widenWords(const Words<kRun>& words, Format format, float (&va
 
 /// Rounded by the processor's instructions, which differ from store() in the bits of a NaN alone.
 template <int kRun>
-TUTTI_DEVICE Words<kRun> narrowWords(const float (&values)[kRun], Format format) {
-  Words<kRun> words;
-  if (kRun == 4 || format == Format::Float32) {
+TUTTI_DEVICE RunWords<kRun> narrowWords(const float (&values)[kRun], ElementFormat format) {
+  RunWords<kRun> words;
+  if (kRun == 4 || format == ElementFormat::Float32) {
 #pragma unroll
     for (int i = 0; i < kRun; i += 4)
       words.words[i / 4] =
@@ -117,15 +118,15 @@ TUTTI_DEVICE Words<kRun> narrowWords(const float (&values)[kRun], Format format)
   uint32_t pairs[4] = {};
 #pragma unroll
   for (int i = 0; i < kRun; i += 2)
-    pairs[i / 2] = format == Format::BFloat16 ? ptx::packBf16(values[i], values[i + 1])
-                                              : ptx::packF16(values[i], values[i + 1]);
+    pairs[i / 2] = format == ElementFormat::BFloat16 ? ptx::packBf16(values[i], values[i + 1])
+                                                     : ptx::packF16(values[i], values[i + 1]);
   words.words[0] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   if constexpr (kRun == 8) words.words[1] = make_uint4(0, 0, 0, 0);
   return words;
 }
 
 template <int kRun>
-TUTTI_DEVICE void storeWords(const Elements& x, int64_t at, const Words<kRun>& words) {
+TUTTI_DEVICE void storeWords(const Elements& x, int64_t at, const RunWords<kRun>& words) {
   uint4* const to = wordsAt<kRun>(x, at);
   to[0] = words.words[0];
   if constexpr (kRun == 8)
@@ -140,7 +141,7 @@ TUTTI_DEVICE void storeRun(const Elements& x, int64_t at, const float (&values)[
 /// Which the second-level cache is to give up before other lines.
 template <int kRun>
 TUTTI_DEVICE void storeRunOnce(const Elements& x, int64_t at, const float (&values)[kRun]) {
-  const Words<kRun> words = narrowWords(values, x.format);
+  const RunWords<kRun> words = narrowWords(values, x.format);
   uint4* const to = wordsAt<kRun>(x, at);
   ptx::stStreaming(to, words.words[0]);
   if constexpr (kRun == 8)
@@ -148,13 +149,14 @@ TUTTI_DEVICE void storeRunOnce(const Elements& x, int64_t at, const float (&valu
 }
 
 /// Four elements of 16 bits: half a word.
-TUTTI_DEVICE Words<4> loadHalfWord(const Elements& x, int64_t at) {
+TUTTI_DEVICE RunWords<4> loadHalfWord(const Elements& x, int64_t at) {
   const uint2 half = *reinterpret_cast<const uint2*>(static_cast<char*>(x.data) + at * 2);
   return {{make_uint4(half.x, half.y, 0, 0)}};
 }
-TUTTI_DEVICE void widenHalfWord(const Words<4>& words, Format format, float (&values)[4]) {
+TUTTI_DEVICE void widenHalfWord(const RunWords<4>& words, ElementFormat format,
+                                float (&values)[4]) {
   float all[8];
-  widenWords(Words<8>{{words.words[0], make_uint4(0, 0, 0, 0)}}, format, all);
+  widenWords(RunWords<8>{{words.words[0], make_uint4(0, 0, 0, 0)}}, format, all);
 #pragma unroll
   for (int i = 0; i < 4; ++i) values[i] = all[i];
 }

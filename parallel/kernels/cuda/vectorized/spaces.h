@@ -13,15 +13,15 @@ namespace tutti::parallel::cuda {
 
 // What a kernel knows of its operands' formats when it is compiled: a Format as a number, for nvcc
 // cannot name kernels by several values of an enum; or nothing, so that it looks at each.
-inline constexpr int kAnyFormat = -1, kFloat = int(Format::Float32), kBrain = int(Format::BFloat16),
-                     kHalf = int(Format::Float16);
+inline constexpr int kAnyFormat = -1, kFloat = int(ElementFormat::Float32),
+                     kBrain = int(ElementFormat::BFloat16), kHalf = int(ElementFormat::Float16);
 
 /// The 16-bit format of all operands that are there, or kAnyFormat.
 inline int narrowFormatOf(std::initializer_list<Elements> operands) {
   int common = kAnyFormat;
   for (const Elements& x : operands) {
     if (x.data == nullptr) continue;
-    const bool isNarrow = x.format == Format::BFloat16 || x.format == Format::Float16;
+    const bool isNarrow = x.format == ElementFormat::BFloat16 || x.format == ElementFormat::Float16;
     if (!isNarrow || (common != kAnyFormat && common != int(x.format))) return kAnyFormat;
     common = int(x.format);
   }
@@ -30,7 +30,7 @@ inline int narrowFormatOf(std::initializer_list<Elements> operands) {
 /// Whether all that are there are of float32.
 inline bool areFloats(std::initializer_list<Elements> operands) {
   for (const Elements& x : operands)
-    if (x.data != nullptr && x.format != Format::Float32) return false;
+    if (x.data != nullptr && x.format != ElementFormat::Float32) return false;
   return true;
 }
 

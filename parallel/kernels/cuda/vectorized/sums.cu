@@ -51,7 +51,7 @@ cudaError_t sumAlongLinks(const SortedTokens& sorted, cudaStream_t stream) {
   const cudaError_t error =
       launch(linkSorted, blocksOf(sorted.x.count, kThreads), kThreads, sorted, stream);
   if (error != cudaSuccess) return error;
-  return enqueueLinked(sorted.x, sorted.x.dx.format == Format::Float64, stream);
+  return enqueueLinked(sorted.x, sorted.x.dx.format == ElementFormat::Float64, stream);
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (x.accumulate != 0) widenWords(loadWords<kRun>(x.to, to), x.to.format, sums);
   bool hasMore = true;
   for (int32_t first = begin; hasMore; first += kAhead) {
-    Words<kRun> words[kAhead] = {};
+    RunWords<kRun> words[kAhead] = {};
     bool isOwn[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {

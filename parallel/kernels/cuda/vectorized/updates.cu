@@ -15,7 +15,7 @@ struct UpdateKernels {
   static cudaError_t start(const Arguments& x, cudaStream_t stream) {
     bool areFloats = true;
     for (int k = 0; k < kOperands; ++k)
-      areFloats &= k == kCopy<kOperands> || x.table.formats[k] == Format::Float32;
+      areFloats &= k == kCopy<kOperands> || x.table.formats[k] == ElementFormat::Float32;
     return launch(areFloats ? kFour : kEight, x.table.blocks, kThreads, x, stream);
   }
   static cudaError_t load() { return loadAll(kFour, kEight); }

@@ -24,18 +24,18 @@ namespace tutti::parallel::cuda {
 // Updates of one element of each operand, in place. All but the gradient change.
 
 TUTTI_DEVICE void updateOne(const AdamWRates& rates, float (&x)[4]) {
-  const AdamWStep<float> step(rates, x[0], x[1], x[2], x[3]);
+  const AdamWScalars<float> step(rates, x[0], x[1], x[2], x[3]);
   x[0] = step.weight, x[2] = step.first, x[3] = step.second;
 }
 TUTTI_DEVICE void updateOne(const AdamWRates& rates, float (&x)[5]) {
-  const AdamWStep<float> step(rates, x[0], x[1], x[2], x[3]);
+  const AdamWScalars<float> step(rates, x[0], x[1], x[2], x[3]);
   x[0] = x[4] = step.weight, x[2] = step.first, x[3] = step.second;
 }
 TUTTI_DEVICE void updateOne(const SgdRates& rates, float (&x)[2]) {
-  x[0] = SgdStep<float>(rates, x[0], x[1], false, 0.0f).weight;
+  x[0] = SgdScalars<float>(rates, x[0], x[1], false, 0.0f).weight;
 }
 TUTTI_DEVICE void updateOne(const SgdRates& rates, float (&x)[3]) {
-  const SgdStep<float> step(rates, x[0], x[1], true, x[2]);
+  const SgdScalars<float> step(rates, x[0], x[1], true, x[2]);
   x[0] = step.weight, x[2] = step.velocity;
 }
 TUTTI_DEVICE void updateOne(const CopyRates&, float (&x)[2]) { x[0] = x[1]; }
@@ -67,14 +67,14 @@ struct Updated {
   }
 
   template <int kRun>
-  TUTTI_DEVICE void loadRun(int64_t at, Words<kRun> (&loaded)[kOperands]) const {
+  TUTTI_DEVICE void loadRun(int64_t at, RunWords<kRun> (&loaded)[kOperands]) const {
 #pragma unroll
     for (int k = 0; k < kOperands; ++k)
       if (k != kCopy<kOperands>) loaded[k] = loadWords<kRun>(operands[k], at);
   }
 
   template <int kRun>
-  TUTTI_DEVICE void updateRun(int64_t at, const Words<kRun> (&loaded)[kOperands]) const {
+  TUTTI_DEVICE void updateRun(int64_t at, const RunWords<kRun> (&loaded)[kOperands]) const {
     float x[kOperands][kRun];
 #pragma unroll
     for (int k = 0; k < kOperands; ++k)
@@ -122,7 +122,7 @@ __global__ void updated(const __grid_constant__ Updates<Rates, kOperands> x) {
   const int32_t count = left < kUpdateElements ? int32_t(left) : kUpdateElements;
   const int32_t inRuns = weight.isAligned() ? count / kRun * kRun : 0;
   const int32_t own = int32_t(threadIdx.x);
-  Words<kRun> loaded[kRuns][kOperands];
+  RunWords<kRun> loaded[kRuns][kOperands];
 #pragma unroll
   for (int i = 0; i < kRuns; ++i) {
     const int32_t at = (own + i * kThreads) * kRun;

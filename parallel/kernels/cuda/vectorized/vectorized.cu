@@ -28,12 +28,12 @@ RunSpace rowSpace(int64_t rows, int64_t width, int32_t run) {
 
 template <class Step>
 struct StepKernels {
-  using Kernel = void (*)(Vectorized<Step>);
+  using TypedKernel = void (*)(Vectorized<Step>);
   template <int kFormat>
-  static constexpr Kernel kOfOne = vectorized<8, Step, kFormat, kFormat>;
-  static constexpr Kernel kFour = vectorized<4, Step, kFloat, kFloat>;
+  static constexpr TypedKernel kOfOne = vectorized<8, Step, kFormat, kFormat>;
+  static constexpr TypedKernel kFour = vectorized<4, Step, kFloat, kFloat>;
 
-  static Kernel kernelOf(const Vectorized<Step>& x, int32_t run) {
+  static TypedKernel kernelOf(const Vectorized<Step>& x, int32_t run) {
     if (run == 4) return kFour;
     int common = narrowFormatOf({x.in[0].elements});
     for (const RunRows& each : x.in)
@@ -42,7 +42,7 @@ struct StepKernels {
       if (int(each.elements.format) != common) common = kAnyFormat;
     return common == kBrain ? kOfOne<kBrain> : common == kHalf ? kOfOne<kHalf> : kOfOne<kAnyFormat>;
   }
-  static cudaError_t start(Kernel kernel, const Vectorized<Step>& x, cudaStream_t stream) {
+  static cudaError_t start(TypedKernel kernel, const Vectorized<Step>& x, cudaStream_t stream) {
     return launch(kernel, blocksOf(x.space.runs, int64_t{kThreads} * Step::kRunsOfThread), kThreads,
                   x, stream);
   }
@@ -59,12 +59,12 @@ constexpr auto kWidenBrain = vectorized<4, Converted, kBrain, kFloat>,
                kWidenHalf = vectorized<4, Converted, kHalf, kFloat>;
 bool widens(const InRuns<Convert>& x) {
   constexpr int64_t kMostRuns = int64_t{1} << 31;  // what Divider divides
-  return x.run == 8 && x.to.format == Format::Float32 && x.count / 4 < kMostRuns;
+  return x.run == 8 && x.to.format == ElementFormat::Float32 && x.count / 4 < kMostRuns;
 }
 
 }  // namespace
 
-cudaError_t enqueue(const InRuns<Move>& x, cudaStream_t stream) {
+cudaError_t enqueue(const InRuns<MoveRows>& x, cudaStream_t stream) {
   // A word of 16 bytes is an element.
   VectorizedMove words{.space = spaceOf(x.fromRows, x.toRows, x.count, x.width, x.run),
                        .from = rowsOf({const_cast<void*>(x.from), {}}, x.fromRows),
@@ -83,10 +83,11 @@ cudaError_t enqueue(const InRuns<Convert>& x, cudaStream_t stream) {
       .out = {rowsOf(x.to, x.toRows)},
       .step = {}};
   if (!widens(x)) return Kernels::start(made, x.run, stream);
-  return Kernels::start(x.from.format == Format::BFloat16 ? kWidenBrain : kWidenHalf, made, stream);
+  return Kernels::start(x.from.format == ElementFormat::BFloat16 ? kWidenBrain : kWidenHalf, made,
+                        stream);
 }
 
-cudaError_t enqueue(const InRuns<Add>& x, cudaStream_t stream) {
+cudaError_t enqueue(const InRuns<AddRows>& x, cudaStream_t stream) {
   const RunRows to = rowsOf(x.to, x.toRows);
   return StepKernels<Added>::start({.space = spaceOf(x.fromRows, x.toRows, x.count, x.width, x.run),
                                     .in = {to, rowsOf(x.from, x.fromRows)},

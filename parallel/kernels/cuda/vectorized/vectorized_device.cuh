@@ -22,16 +22,16 @@ namespace tutti::parallel::cuda {
 // Steps: from an element of each input to one of each output. An output may be an input's memory.
 
 /// What a step's operands are always.
-enum class Layout { Any, Rows, Contiguous };
+enum class RunLayout { Any, Rows, Contiguous };
 struct OfAnyRows {
-  static constexpr Layout kLayout = Layout::Any;
+  static constexpr RunLayout kLayout = RunLayout::Any;
 };
 /// Of one dimension.
 struct OfRows {
-  static constexpr Layout kLayout = Layout::Rows;
+  static constexpr RunLayout kLayout = RunLayout::Rows;
 };
 struct OfAll {
-  static constexpr Layout kLayout = Layout::Contiguous;
+  static constexpr RunLayout kLayout = RunLayout::Contiguous;
 };
 struct Converted : OfAnyRows {
   static constexpr int kInputs = 1, kOutputs = 1, kRunsOfThread = 4;
@@ -46,7 +46,7 @@ struct Added : OfAnyRows {
 };
 /// Of a bias.
 struct BiasAdded : Added {
-  static constexpr Layout kLayout = Layout::Rows;
+  static constexpr RunLayout kLayout = RunLayout::Rows;
 };
 struct GeluOf : OfAll {
   static constexpr int kInputs = 1, kOutputs = 1, kRunsOfThread = 4;
@@ -115,9 +115,9 @@ __global__ inline void vectorizedMove(const __grid_constant__ VectorizedMove x) 
 
 template <int kRun, class Step>
 TUTTI_DEVICE RunPlace placeFor(const Vectorized<Step>& x, uint32_t run) {
-  if constexpr (Step::kLayout == Layout::Rows)
+  if constexpr (Step::kLayout == RunLayout::Rows)
     return placeInRows<kRun>(x.space, run);
-  else if constexpr (Step::kLayout == Layout::Contiguous)
+  else if constexpr (Step::kLayout == RunLayout::Contiguous)
     return {{0, 0, 0}, int64_t(run) * kRun};
   else
     return placeOf<kRun>(x.space, run);
@@ -129,12 +129,12 @@ inline constexpr bool kIsHalfWord = kRun == 4 && (kIn == kBrain || kIn == kHalf)
 
 template <int kRun, class Step, int kIn, int kOut>
 TUTTI_DEVICE void computeRun(const Vectorized<Step>& x, const RunPlace& place,
-                             const Words<kRun> (&loaded)[Step::kInputs]) {
+                             const RunWords<kRun> (&loaded)[Step::kInputs]) {
   float in[Step::kInputs][kRun], out[Step::kOutputs][kRun];
 #pragma unroll
   for (int k = 0; k < Step::kInputs; ++k)
     if constexpr (kIsHalfWord<kRun, kIn>)
-      widenHalfWord(loaded[k], Format(kIn), in[k]);
+      widenHalfWord(loaded[k], ElementFormat(kIn), in[k]);
     else
       widenWords(loaded[k], known<kIn>(x.in[k].elements).format, in[k]);
 #pragma unroll
@@ -154,7 +154,7 @@ TUTTI_DEVICE void computeRun(const Vectorized<Step>& x, const RunPlace& place,
 /// Runs of 4 of operands of float32, or that are made float32; of 8 of any.
 template <int kRun, class Step, int kIn, int kOut>
 __global__ void __launch_bounds__(kThreads) vectorized(const __grid_constant__ Vectorized<Step> x) {
-  Words<kRun> loaded[Step::kRunsOfThread][Step::kInputs];
+  RunWords<kRun> loaded[Step::kRunsOfThread][Step::kInputs];
   const uint32_t first = firstRun<Step::kRunsOfThread>();
 #pragma unroll
   for (int i = 0; i < Step::kRunsOfThread; ++i) {
@@ -193,7 +193,7 @@ __global__ void vectorizedRotary(const __grid_constant__ VectorizedRotary x) {
   if (position < 0 || position >= x.x.positions) return;  // the host refuses the call
   const int64_t angle = int64_t(position) * x.x.half + place.column;
   const int64_t at = elementAt(x.first, place), behind = elementAt(x.second, place);
-  const Words<kRun> words[4] = {
+  const RunWords<kRun> words[4] = {
       loadWords<kRun>(x.first.elements, at), loadWords<kRun>(x.second.elements, behind),
       loadWords<kRun>(x.x.cosine, angle), loadWords<kRun>(x.x.sine, angle)};
   float first[kRun], second[kRun], cosine[kRun], sine[kRun];

@@ -12,23 +12,24 @@
 
 namespace tutti::parallel::cuda {
 
-inline const char* nameOf(Format format) {
-  return format == Format::Float32    ? "float32"
-         : format == Format::BFloat16 ? "bfloat16"
-                                      : "float16";
+inline const char* nameOf(ElementFormat format) {
+  return format == ElementFormat::Float32    ? "float32"
+         : format == ElementFormat::BFloat16 ? "bfloat16"
+                                             : "float16";
 }
 
-inline uint32_t bitsOf(double value, Format format) {
+inline uint32_t bitsOf(double value, ElementFormat format) {
   const auto wide = static_cast<float>(value);
-  if (format == Format::Float32) return std::bit_cast<uint32_t>(wide);
-  if (format == Format::BFloat16) return std::bit_cast<uint16_t>(__float2bfloat16(wide));
+  if (format == ElementFormat::Float32) return std::bit_cast<uint32_t>(wide);
+  if (format == ElementFormat::BFloat16) return std::bit_cast<uint16_t>(__float2bfloat16(wide));
   return std::bit_cast<uint16_t>(__float2half(wide));
 }
 
-inline double numberOf(uint32_t bits, Format format) {
-  if (format == Format::Float32) return std::bit_cast<float>(bits);
+inline double numberOf(uint32_t bits, ElementFormat format) {
+  if (format == ElementFormat::Float32) return std::bit_cast<float>(bits);
   const auto narrow = static_cast<uint16_t>(bits);
-  if (format == Format::BFloat16) return __bfloat162float(std::bit_cast<__nv_bfloat16>(narrow));
+  if (format == ElementFormat::BFloat16)
+    return __bfloat162float(std::bit_cast<__nv_bfloat16>(narrow));
   return __half2float(std::bit_cast<__half>(narrow));
 }
 

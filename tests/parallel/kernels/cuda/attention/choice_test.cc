@@ -14,12 +14,12 @@ constexpr auto kReference = AttentionFamily::Reference, kMma = AttentionFamily::
                kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent,
                kOnePass = AttentionFamily::OnePass, kTall = AttentionFamily::Tall;
 
-HeadRows rowsOf(Format format, uintptr_t address = 4096, int64_t stride = 1024) {
+HeadRows rowsOf(ElementFormat format, uintptr_t address = 4096, int64_t stride = 1024) {
   return {{reinterpret_cast<void*>(address), format}, 64 * stride, stride};
 }
 
-Attention attention(const HeadRows& query, int32_t headWidth = 64) {
-  const HeadRows key = rowsOf(Format::BFloat16);
+AttentionForward attention(const HeadRows& query, int32_t headWidth = 64) {
+  const HeadRows key = rowsOf(ElementFormat::BFloat16);
   return {.sizes = {.batch = 2,
                     .heads = 4,
                     .kvHeads = 2,
@@ -33,7 +33,7 @@ Attention attention(const HeadRows& query, int32_t headWidth = 64) {
           .query = query,
           .key = key,
           .value = key,
-          .out = rowsOf(Format::Float32),
+          .out = rowsOf(ElementFormat::Float32),
           .logSumExp = {}};
 }
 
@@ -48,7 +48,7 @@ TEST(AttentionChoice, IsOfTheGpu) {
 }
 
 TEST(AttentionChoice, IsOfTheOperands) {
-  const Attention usual = attention(rowsOf(Format::BFloat16));
+  const AttentionForward usual = attention(rowsOf(ElementFormat::BFloat16));
   for (const AttentionFamily most : {kReference, kMma, kWgmma, kPersistent, kOnePass, kTall})
     EXPECT_EQ(attentionOf(usual, most), most);
   for (const int32_t width : {64, 80, 96, 128})
@@ -56,47 +56,47 @@ TEST(AttentionChoice, IsOfTheOperands) {
   for (const int32_t width : {32, 72, 112, 256})
     EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kReference);
   for (const HeadRows& query :
-       {rowsOf(Format::Float16), rowsOf(Format::Float32), rowsOf(Format::BFloat16, 4104),
-        rowsOf(Format::BFloat16, 4096, 1028)})
+       {rowsOf(ElementFormat::Float16), rowsOf(ElementFormat::Float32),
+        rowsOf(ElementFormat::BFloat16, 4104), rowsOf(ElementFormat::BFloat16, 4096, 1028)})
     EXPECT_EQ(attentionOf(attention(query), kWgmma), kReference);
-  Attention results = usual;
-  results.out = rowsOf(Format::Float32, 4104);
+  AttentionForward results = usual;
+  results.out = rowsOf(ElementFormat::Float32, 4104);
   EXPECT_EQ(attentionOf(results, kWgmma), kReference);
 }
 
 // A map describes at least one element, and rows that are apart.
 TEST(AttentionChoice, TakesNoTmaOfNothing) {
-  Attention x = attention(rowsOf(Format::BFloat16));
+  AttentionForward x = attention(rowsOf(ElementFormat::BFloat16));
   x.sizes.keys = 0;
   EXPECT_EQ(attentionOf(x, kWgmma), kMma);
-  x = attention(rowsOf(Format::BFloat16));
+  x = attention(rowsOf(ElementFormat::BFloat16));
   x.sizes.queries = 0;
   EXPECT_EQ(attentionOf(x, kWgmma), kMma);
-  x = attention(rowsOf(Format::BFloat16));
+  x = attention(rowsOf(ElementFormat::BFloat16));
   x.value.batchStride = 0;
   EXPECT_EQ(attentionOf(x, kWgmma), kMma);
-  x = attention(rowsOf(Format::BFloat16));
+  x = attention(rowsOf(ElementFormat::BFloat16));
   x.key.batchStride += 8;  // no number of rows
   EXPECT_EQ(attentionOf(x, kWgmma), kMma);
 }
 
-AttentionBackward backward(const Attention& x) {
+AttentionBackward backward(const AttentionForward& x) {
   AttentionBackward d{};
   d.sizes = x.sizes;
   d.dOut = d.query = x.query, d.key = x.key, d.value = x.value;
-  d.dQuery = d.dKey = d.dValue = rowsOf(Format::Float32);
+  d.dQuery = d.dKey = d.dValue = rowsOf(ElementFormat::Float32);
   return d;
 }
 
 // Each gradient by itself: stores of a row are words.
 TEST(AttentionChoice, IsOfTheOperandsOfBackward) {
-  const AttentionBackward usual = backward(attention(rowsOf(Format::BFloat16)));
+  const AttentionBackward usual = backward(attention(rowsOf(ElementFormat::BFloat16)));
   for (const AttentionFamily most : {kReference, kMma, kWgmma, kPersistent, kOnePass, kTall})
     EXPECT_EQ(attentionOf(usual, most), most);
   for (HeadRows AttentionBackward::*const gradient :
        {&AttentionBackward::dQuery, &AttentionBackward::dKey, &AttentionBackward::dValue})
     for (const HeadRows& rows :
-         {rowsOf(Format::Float32, 4104), rowsOf(Format::Float32, 4096, 1026)}) {
+         {rowsOf(ElementFormat::Float32, 4104), rowsOf(ElementFormat::Float32, 4096, 1026)}) {
       AttentionBackward x = usual;
       x.*gradient = rows;
       EXPECT_EQ(attentionOf(x, kWgmma), kReference);
@@ -105,7 +105,7 @@ TEST(AttentionChoice, IsOfTheOperandsOfBackward) {
        {&AttentionBackward::dOut, &AttentionBackward::query, &AttentionBackward::key,
         &AttentionBackward::value}) {
     AttentionBackward x = usual;
-    x.*factor = rowsOf(Format::BFloat16, 4104);
+    x.*factor = rowsOf(ElementFormat::BFloat16, 4104);
     EXPECT_EQ(attentionOf(x, kWgmma), kReference);
   }
 }
@@ -116,7 +116,8 @@ TEST(AttentionLaunches, HaveTheBlocksOfTheirFamily) {
   for (const auto load : {loadWgmmaForward, loadWgmmaGradients, loadOnePass})
     emulation::check(load());
   const emulation::DeviceArray<char> memory(size_t{1} << 22);
-  Attention x = attention(rowsOf(Format::BFloat16, reinterpret_cast<uintptr_t>(memory.get())));
+  AttentionForward x =
+      attention(rowsOf(ElementFormat::BFloat16, reinterpret_cast<uintptr_t>(memory.get())));
   x.key = x.value = x.out = x.query;
   x.sizes.queries = x.sizes.keys = 400;
   x.query.batchStride = x.key.batchStride = x.value.batchStride = x.out.batchStride = 400 * 1024;

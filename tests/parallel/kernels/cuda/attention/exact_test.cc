@@ -11,7 +11,7 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
+constexpr auto kBrain = ElementFormat::BFloat16, kHalf = ElementFormat::Float16;
 constexpr auto kReference = AttentionFamily::Reference, kMma = AttentionFamily::Mma,
                kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent,
                kOnePass = AttentionFamily::OnePass, kTall = AttentionFamily::Tall;
@@ -78,9 +78,9 @@ std::vector<PairSizes> shapes() {
 /// The same numbers for each of several families.
 struct Exact {
   PairSizes sizes;
-  Format elements;
+  ElementFormat elements;
   std::vector<AttentionFamily> families;
-  Format results = Format::Float32;
+  ElementFormat results = ElementFormat::Float32;
 };
 std::vector<Exact> cases() {
   std::vector<Exact> all;
@@ -89,10 +89,10 @@ std::vector<Exact> cases() {
   for (const PairSizes& sizes : longReaches())
     all.push_back({sizes, kBrain, {kWgmma, kPersistent, kOnePass}});
   for (const PairSizes& sizes : shapes())
-    for (const Format format : {kBrain, kHalf})
+    for (const ElementFormat format : {kBrain, kHalf})
       all.push_back({sizes, format, {kMma, kWgmma, kOnePass}});
   // Results of 16 bits are rounded once, also where they are added to.
-  for (const Format format : {kBrain, kHalf})
+  for (const ElementFormat format : {kBrain, kHalf})
     all.push_back({shapes()[0], format, {kReference, kMma, kWgmma, kPersistent, kOnePass}, format});
   return all;
 }
@@ -189,7 +189,7 @@ struct OneKeyErrors {
 
 // One key to each query gives its value, whatever the score.
 TEST(AttentionExactly, OneKeyIsAllThereIs) {
-  for (const Format format : {kBrain, kHalf})
+  for (const ElementFormat format : {kBrain, kHalf})
     for (const AttentionFamily family : {kReference, kMma, kWgmma, kPersistent, kOnePass, kTall}) {
       const PairSizes s{.batch = 2,
                         .queries = 130,
@@ -284,7 +284,7 @@ void expectSumsOfGradients(const Exact& c, bool ofKeys) {
     EXPECT_EQ(x.error(x.dKey, dKey), "");
     EXPECT_EQ(x.error(x.dValue, dValue), "");
     // One kernel of the reference ones adds to every type, and slowly.
-    const bool isSlow = each.isReference() && c.results == Format::Float32;
+    const bool isSlow = each.isReference() && c.results == ElementFormat::Float32;
     if (!ofKeys && !isSlow) expectAdded(x, each, dQuery, dKey, dValue);
   }
 }

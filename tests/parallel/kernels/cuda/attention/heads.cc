@@ -15,8 +15,10 @@ constexpr char kNaNs = -1;
 constexpr size_t kMarginBytes = 64;
 
 /// Relatively, and of numbers too small for that.
-double roundingOf(Format format) {
-  return format == Format::Float32 ? 0x1p-24 : format == Format::BFloat16 ? 0x1p-8 : 0x1p-11;
+double roundingOf(ElementFormat format) {
+  return format == ElementFormat::Float32    ? 0x1p-24
+         : format == ElementFormat::BFloat16 ? 0x1p-8
+                                             : 0x1p-11;
 }
 const char* nameOf(AttentionFamily family) {
   return family == AttentionFamily::Reference    ? "reference "
@@ -26,16 +28,18 @@ const char* nameOf(AttentionFamily family) {
          : family == AttentionFamily::OnePass    ? "onepass "
                                                  : "tall ";
 }
-double leastOf(Format format) { return format == Format::Float16 ? 0x1p-25 : 0; }
+double leastOf(ElementFormat format) { return format == ElementFormat::Float16 ? 0x1p-25 : 0; }
 
 }  // namespace
 
-double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
+double roundedTo(ElementFormat format, double value) {
+  return numberOf(bitsOf(value, format), format);
+}
 
 // Rows are aligned to 16 bytes where their columns are, and behind the last there is nothing more.
 int64_t Spread::rowStride() const { return columns_ + 8; }
 
-Spread::Spread(int64_t outer, int64_t rows, int64_t columns, Format format)
+Spread::Spread(int64_t outer, int64_t rows, int64_t columns, ElementFormat format)
     : outer_(outer),
       rows_(rows),
       columns_(columns),
@@ -123,14 +127,14 @@ Heads::Heads(const HeadsCase& from)
                                : from.sizes.batch * from.sizes.heads < 4 ? 1
                                                                          : 3),
       starts_(std::max<size_t>(from.sizes.starts.size(), 1)),
-      dots_(from.sizes.batch, from.sizes.heads, from.sizes.queries, Format::Float32) {
+      dots_(from.sizes.batch, from.sizes.heads, from.sizes.queries, ElementFormat::Float32) {
   if (!from.sizes.starts.empty()) starts_.upload(from.sizes.starts);
   for (const auto load : {loadAttention, loadAttentionForward, loadAttentionGradients,
                           loadWgmmaForward, loadWgmmaGradients, loadOnePass})
     emulation::check(load());
 }
 
-std::vector<double> Heads::random(int64_t count, int range, Format format) {
+std::vector<double> Heads::random(int64_t count, int range, ElementFormat format) {
   std::vector<double> values;
   for (int64_t i = 0; i < count; ++i) {
     double number = 0;
@@ -163,12 +167,12 @@ AttentionSizes Heads::sizes() const {
 }
 
 void Heads::forward() {
-  const Attention x{.sizes = sizes(),
-                    .query = query.rows(),
-                    .key = key.rows(),
-                    .value = value.rows(),
-                    .out = out.rows(),
-                    .logSumExp = logSumExp.scalars()};
+  const AttentionForward x{.sizes = sizes(),
+                           .query = query.rows(),
+                           .key = key.rows(),
+                           .value = value.rows(),
+                           .out = out.rows(),
+                           .logSumExp = logSumExp.scalars()};
   ASSERT_EQ(attentionOf(x, case_.family), case_.family);
   emulation::check(attentions_.enqueue(x, false, nullptr));
   emulation::check(cudaDeviceSynchronize());

@@ -14,13 +14,13 @@
 namespace tutti::parallel::cuda {
 
 /// Rounds to nearest.
-double roundedTo(Format format, double value);
+double roundedTo(ElementFormat format, double value);
 
 /// [outer, rows, columns] of one format.
 class Spread {
  public:
   /// Elements that are overwritten are NaN until then.
-  Spread(int64_t outer, int64_t rows, int64_t columns, Format format);
+  Spread(int64_t outer, int64_t rows, int64_t columns, ElementFormat format);
   void set(const std::vector<double>& values);
   std::vector<double> get() const;
   /// All bytes, the gaps' too.
@@ -28,7 +28,7 @@ class Spread {
   /// Whether the gaps are as they were.
   bool areGapsKept() const;
 
-  Format format() const { return format_; }
+  ElementFormat format() const { return format_; }
   HeadRows rows() const { return {elements(), outerStride(), rowStride()}; }
   /// [batch, heads, rows].
   HeadScalars scalars() const { return {elements(), outerStride(), rowStride()}; }
@@ -37,19 +37,19 @@ class Spread {
   int64_t rowStride() const;
   int64_t outerStride() const { return (rows_ + 1) * rowStride(); }
   Elements elements() const;
-  size_t elementBytes() const { return format_ == Format::Float32 ? 4 : 2; }
+  size_t elementBytes() const { return format_ == ElementFormat::Float32 ? 4 : 2; }
   /// Of the element of this number, in bytes.
   size_t placeOf(size_t index) const;
 
   int64_t outer_, rows_, columns_;
-  Format format_;
+  ElementFormat format_;
   emulation::DeviceArray<char> memory_;
 };
 
 struct HeadsCase {
   PairSizes sizes{};
-  Format elements = Format::BFloat16;  ///< of queries, keys, values and dOut
-  Format results = Format::Float32;    ///< of the others
+  ElementFormat elements = ElementFormat::BFloat16;  ///< of queries, keys, values and dOut
+  ElementFormat results = ElementFormat::Float32;    ///< of the others
   AttentionFamily family = AttentionFamily::Mma;
   int32_t blocks = 0;  ///< of kernels whose blocks stay; 0: as few as have several tiles each
   bool isReference() const { return family == AttentionFamily::Reference; }
@@ -62,7 +62,7 @@ class Heads {
  public:
   explicit Heads(const HeadsCase& from);
   /// Of integers up to `range`, or of a normal distribution where that is 0; as they are rounded.
-  std::vector<double> random(int64_t count, int range, Format format);
+  std::vector<double> random(int64_t count, int range, ElementFormat format);
 
   void forward();
   /// Adds to what dQuery, dKey and dValue have, or writes over it.

@@ -10,7 +10,8 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
+constexpr auto kBrain = ElementFormat::BFloat16, kHalf = ElementFormat::Float16,
+               kFloat = ElementFormat::Float32;
 
 constexpr auto kMma = AttentionFamily::Mma, kWgmma = AttentionFamily::Wgmma,
                kPersistent = AttentionFamily::Persistent, kOnePass = AttentionFamily::OnePass,
@@ -20,14 +21,14 @@ constexpr auto kMma = AttentionFamily::Mma, kWgmma = AttentionFamily::Wgmma,
 std::vector<HeadsCase> cases(AttentionFamily family) {
   std::vector<HeadsCase> all;
   for (const int64_t width : {64, 80, 96, 128})
-    for (const Format format : {kBrain, kHalf})
-      for (const Format results : {kFloat, format})
+    for (const ElementFormat format : {kBrain, kHalf})
+      for (const ElementFormat results : {kFloat, format})
         all.push_back({.sizes = {.queries = 67, .keys = 67, .heads = 2, .headWidth = width},
                        .elements = format,
                        .results = results,
                        .family = family});
   const auto add = [&](const PairSizes& sizes) {
-    for (const Format format : {kBrain, kHalf})
+    for (const ElementFormat format : {kBrain, kHalf})
       all.push_back({.sizes = sizes, .elements = format, .family = family});
   };
   add({.batch = 2, .queries = 130, .keys = 130, .heads = 4, .kvHeads = 2, .headWidth = 64});
@@ -129,7 +130,7 @@ TEST(AttentionBriefly, HasTheSameBitsByBlocksThatStay) {
 // other widths have the tiles of two.
 TEST(AttentionBriefly, HasTheSameBitsByThreeWarpgroups) {
   for (const int64_t width : {64, 80})
-    for (const Format format : {kBrain, kHalf}) {
+    for (const ElementFormat format : {kBrain, kHalf}) {
       HeadsCase c{.sizes = {.batch = 2,
                             .queries = 400,
                             .keys = 150,
@@ -149,7 +150,7 @@ TEST(AttentionBriefly, HasTheSameBitsByThreeWarpgroups) {
 TEST(AttentionBriefly, IsNearTheDefinition) {
   for (const AttentionFamily family : {kMma, kWgmma, kOnePass})
     for (const int64_t width : {64, 80, 96, 128})
-      for (const Format format : {kBrain, kHalf}) {
+      for (const ElementFormat format : {kBrain, kHalf}) {
         const HeadsCase c{
             .sizes = {.queries = 35, .keys = 67, .headWidth = width, .firstQuery = 30},
             .elements = format,

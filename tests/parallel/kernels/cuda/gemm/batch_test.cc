@@ -34,7 +34,7 @@ TEST(GemmBatch, AddsToItsOwnResults) {
   for (const TestedTile& tile : kTiles)
     for (const int splits : {1, 2}) {
       if (!isNarrow(tile)) continue;
-      const Format format = typesOf(tile)[which % 2];
+      const ElementFormat format = typesOf(tile)[which % 2];
       const ProductCase of = arranged(which++, {.rows = 70,
                                                 .columns = 72,
                                                 .depth = splits == 1 ? 24 : 136,

@@ -13,7 +13,7 @@ namespace {
 std::vector<ProductCase> cases() {
   std::vector<ProductCase> all;
   for (const TestedTile& tile : kTiles) {
-    const Format in = typesOf(tile)[0];
+    const ElementFormat in = typesOf(tile)[0];
     for (const int splits : {1, 3})
       all.push_back({.rows = 260,
                      .columns = 300,

@@ -57,7 +57,7 @@ TEST(GemmChoice, FillsTheChipForRealLayers) {
       }
   // Large ones: the widest tile, in pairs that share b, whole.
   EXPECT_EQ(chooseGemm({8192, 8192, 8192}, kAll, kHopper),
-            (GemmChoice{GemmFamily::Wgmma, Schedule::Together, 256, 2, 1}));
+            (GemmChoice{GemmFamily::Wgmma, GemmSchedule::Together, 256, 2, 1}));
 }
 
 // A gradient of 768 x 768 over 16384 tokens has 18 wide tiles for 132 multiprocessors.
@@ -75,10 +75,10 @@ TEST(GemmChoice, SplitsTheDepthWhereTilesAreFew) {
 TEST(GemmChoice, TakesTurnsWhereStoringIsMuchOfATile) {
   for (const GemmShape& shape : {GemmShape{8192, 2304, 768}, {4096, 3072, 256}, {8192, 768, 64}})
     EXPECT_EQ(chooseGemm(shape, kAll, kHopper),
-              (GemmChoice{GemmFamily::Wgmma, Schedule::InTurn, 128, 1, 1}))
+              (GemmChoice{GemmFamily::Wgmma, GemmSchedule::InTurn, 128, 1, 1}))
         << shape.rows << " " << shape.columns << " " << shape.depth;
   for (const GemmShape& shape : {GemmShape{8192, 2304, 8192}, {4096, 4096, 4096}})
-    EXPECT_EQ(chooseGemm(shape, kAll, kHopper).schedule, Schedule::Together) << shape.columns;
+    EXPECT_EQ(chooseGemm(shape, kAll, kHopper).schedule, GemmSchedule::Together) << shape.columns;
 }
 
 TEST(GemmChoice, MakesNoEmptySplit) {
@@ -128,8 +128,8 @@ TEST(GemmChoice, IsForcedByWords) {
   EXPECT_EQ(forced("reference").family, GemmFamily::Reference);
   EXPECT_EQ(forced("mma").family, GemmFamily::Mma);
   EXPECT_EQ(forced("wgmma,together,columns=128,cluster=1,splits=3"),
-            (GemmChoice{GemmFamily::Wgmma, Schedule::Together, 128, 1, 3}));
-  EXPECT_EQ(forced("turns").schedule, Schedule::InTurn);
+            (GemmChoice{GemmFamily::Wgmma, GemmSchedule::Together, 128, 1, 3}));
+  EXPECT_EQ(forced("turns").schedule, GemmSchedule::InTurn);
   EXPECT_EQ(forced("splits=2,cluster=2").cluster, 2);
   EXPECT_EQ(forced("").family, GemmFamily::Wgmma);
   EXPECT_EQ(forced("wgmma", {.mma = true}).family, GemmFamily::Mma);
@@ -165,7 +165,7 @@ TEST(GemmChoice, IsSaidInWordsThatForceIt) {
 }
 
 GemmProduct productOf(int32_t rows, bool isKMajorA, bool isKMajorB) {
-  const Matrix matrix{{reinterpret_cast<void*>(256), Format::BFloat16}, 4096};
+  const DeviceMatrix matrix{{reinterpret_cast<void*>(256), ElementFormat::BFloat16}, 4096};
   return {.a = matrix,
           .b = matrix,
           .c = matrix,
@@ -184,11 +184,11 @@ struct HeadProducts {
 HeadProducts headOf(int32_t vocabulary, int64_t logitStride) {
   constexpr int32_t kTokens = 16384, kWidth = 768;
   const auto matrix = [](int64_t stride) {
-    return Matrix{{reinterpret_cast<void*>(256), Format::BFloat16}, stride};
+    return DeviceMatrix{{reinterpret_cast<void*>(256), ElementFormat::BFloat16}, stride};
   };
-  const Matrix x = matrix(kWidth), weight = matrix(kWidth), logits = matrix(logitStride);
-  const auto product = [](const Matrix& a, const Matrix& b, const Matrix& c, const GemmShape& shape,
-                          bool isKMajorA, bool isKMajorB) {
+  const DeviceMatrix x = matrix(kWidth), weight = matrix(kWidth), logits = matrix(logitStride);
+  const auto product = [](const DeviceMatrix& a, const DeviceMatrix& b, const DeviceMatrix& c,
+                          const GemmShape& shape, bool isKMajorA, bool isKMajorB) {
     return GemmProduct{.a = a,
                        .b = b,
                        .c = c,
@@ -231,7 +231,7 @@ TEST(GemmChoice, OfTheHeadIsOfHowItsRowsLie) {
 }
 
 TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
-  const GemmChoice mma{GemmFamily::Mma, Schedule::Together, 128, 1, 3};
+  const GemmChoice mma{GemmFamily::Mma, GemmSchedule::Together, 128, 1, 3};
   const std::string text = "# measured\n\n" + lineOf({4096, 768, 3072, false, true, 16, 16}, mma) +
                            "  # 1 TFLOP/s\n4096 768 3072 tn 16 reference\n";
   const GemmTable table = GemmTable::parse(text);
@@ -242,10 +242,10 @@ TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
   EXPECT_EQ(gemms.choose(productOf(4096, true, false)).family, GemmFamily::Wgmma);
   EXPECT_EQ(gemms.choose(productOf(4097, true, true)).family, GemmFamily::Wgmma);
   GemmProduct toFloat = productOf(4096, true, true);
-  toFloat.c.elements.format = Format::Float32;
+  toFloat.c.elements.format = ElementFormat::Float32;
   EXPECT_EQ(gemms.choose(toFloat).family, GemmFamily::Wgmma);
   GemmProduct floats = productOf(4096, true, true);
-  floats.a.elements.format = floats.b.elements.format = Format::Float32;
+  floats.a.elements.format = floats.b.elements.format = ElementFormat::Float32;
   EXPECT_EQ(gemms.choose(floats).family, GemmFamily::Simt);
   EXPECT_EQ(gemms.choose(floats).splits, Gemms(kHopper, {}).choose(floats).splits);
   // Of single products: what a batch of them is best computed by was not measured.
@@ -260,8 +260,8 @@ TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
 
 // Sums in float32 of operands of 16 bits have lines of their own, whether they are added to or not.
 TEST(GemmTable, TellsResultsOfFloat32Apart) {
-  const GemmChoice mma{GemmFamily::Mma, Schedule::Together, 128, 1, 3},
-      simt{GemmFamily::Simt, Schedule::Together, 128, 1, 2};
+  const GemmChoice mma{GemmFamily::Mma, GemmSchedule::Together, 128, 1, 3},
+      simt{GemmFamily::Simt, GemmSchedule::Together, 128, 1, 2};
   const std::string line = lineOf({4096, 768, 3072, true, false, 16, 32}, mma);
   EXPECT_EQ(line, "4096 768 3072 tn 16to32 mma,splits=3");
   const std::string ofFloats = lineOf({4096, 768, 3072, true, false, 32, 32}, simt);
@@ -274,11 +274,11 @@ TEST(GemmTable, TellsResultsOfFloat32Apart) {
   EXPECT_EQ(gemms.choose(product).family, GemmFamily::Reference);
   product.accumulate = true;
   EXPECT_EQ(gemms.choose(product).family, GemmFamily::Reference);
-  product.c.elements.format = Format::Float32;
+  product.c.elements.format = ElementFormat::Float32;
   EXPECT_EQ(gemms.choose(product), mma);
   product.accumulate = false;
   EXPECT_EQ(gemms.choose(product), mma);
-  product.a.elements.format = product.b.elements.format = Format::Float32;
+  product.a.elements.format = product.b.elements.format = ElementFormat::Float32;
   EXPECT_EQ(gemms.choose(product), simt);
 }
 
@@ -311,13 +311,13 @@ TEST(GemmLaunches, AreOfTheChosenKernel) {
   for (const GemmTile& tile : gemmTiles()) {
     if (tile.family != GemmFamily::Wgmma) continue;
     GemmChoice wanted{tile.family, tile.schedule, tile.columns, tile.cluster, 1};
-    for (const Format format : {Format::BFloat16, Format::Float16})
+    for (const ElementFormat format : {ElementFormat::BFloat16, ElementFormat::Float16})
       for (const bool isKMajorA : {false, true})
         for (const bool isKMajorB : {false, true}) {
-          const Matrix matrix{{memory.get(), format}, 1024};
+          const DeviceMatrix matrix{{memory.get(), format}, 1024};
           GemmProduct x{.a = matrix,
                         .b = matrix,
-                        .c = {{memory.get(), Format::Float32}, 1024},
+                        .c = {{memory.get(), ElementFormat::Float32}, 1024},
                         .rows = 1000,
                         .columns = 1000,
                         .depth = 1000,

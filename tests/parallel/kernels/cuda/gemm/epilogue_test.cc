@@ -17,7 +17,7 @@ constexpr double kSmall = 0x1p-6;
 TEST(GemmEpilogue, IsExactWithoutAnActivation) {
   int which = 0;
   for (const TestedTile& tile : kTiles)
-    for (const Format out : {kFloat, kBrain, kHalf})
+    for (const ElementFormat out : {kFloat, kBrain, kHalf})
       for (const EpilogueCase& epilogue :
            {EpilogueCase{.bias = true}, EpilogueCase{.residual = true}, EpilogueCase{.scale = -2},
             EpilogueCase{.bias = true, .residual = true, .scale = 0.5},
@@ -51,8 +51,8 @@ TEST(GemmEpilogue, TakesFloat32BesideNarrowOperands) {
           with(Activation::GeluBackward, true, false), with(Activation::SwiGlu, false, false),
           with(Activation::SwiGluBackward, true, false)}) {
       if (!isNarrow(tile)) continue;
-      const Format in = typesOf(tile)[which % 2];
-      for (const Format out : {in, kFloat})
+      const ElementFormat in = typesOf(tile)[which % 2];
+      for (const ElementFormat out : {in, kFloat})
         expectRight(arranged(which, {.rows = 70,
                                      .columns = which % 3 == 0 ? 136 : 72,
                                      .depth = 72,
@@ -73,7 +73,7 @@ TEST(GemmEpilogue, ComputesActivations) {
   int which = 0;
   for (const TestedTile& tile : kTiles)
     for (const Activation activation : kActivations)
-      for (const Format out : {kFloat, kBrain, kHalf})
+      for (const ElementFormat out : {kFloat, kBrain, kHalf})
         for (const bool isVector : {true, false}) {
           const bool isMore = which / 3 % 2 == 0;
           expectRight(

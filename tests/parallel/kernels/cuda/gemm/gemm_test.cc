@@ -12,11 +12,11 @@ namespace {
 
 // All arrangements and types, with and without adding, of a ragged product of several tiles.
 TEST(Gemm, IsExactInEveryArrangement) {
-  constexpr Format kOuts[] = {kFloat, kBrain, kHalf};
+  constexpr ElementFormat kOuts[] = {kFloat, kBrain, kHalf};
   int turn = 0;
   for (const TestedTile& tile : kTiles)
     for (int which = 0; which < 4; ++which)
-      for (const Format in : typesOf(tile))
+      for (const ElementFormat in : typesOf(tile))
         for (const bool accumulate : {false, true})
           expectRight(arranged(which, {.rows = 136,
                                        .columns = 268,
@@ -61,7 +61,7 @@ TEST(GemmBriefly, IsRight) {
                                    .in = typesOf(tile)[0],
                                    .forced = std::string(tile.forced) + ",streamk"}),
                 tile.family);
-    const Format format = typesOf(tile)[which / 2 % 2 % typesOf(tile).size()];
+    const ElementFormat format = typesOf(tile)[which / 2 % 2 % typesOf(tile).size()];
     expectRight(arranged(which++, {.rows = 70,
                                    .columns = 136,
                                    .depth = 24,
@@ -157,7 +157,7 @@ TEST(Gemm, TakesAnyAlignment) {
                                      .forced = tile.forced}),
                     tile.family);
   for (const TestedTile& tile : kTiles)
-    for (const Format out : {kFloat, kBrain, kHalf})
+    for (const ElementFormat out : {kFloat, kBrain, kHalf})
       for (const auto& [offset, gap] :
            {Unaligned{1, 0}, Unaligned{2, 0}, Unaligned{0, 1}, Unaligned{0, 2}, Unaligned{4, 0}})
         expectRight({.rows = 20,
@@ -177,7 +177,7 @@ TEST(Gemm, IsExactInSplits) {
   int which = 0;
   for (const TestedTile& tile : kTiles)
     for (const int32_t splits : {2, 3, 5, 100}) {
-      const Format out = which % 3 == 0 ? kFloat : which % 3 == 1 ? kBrain : kHalf;
+      const ElementFormat out = which % 3 == 0 ? kFloat : which % 3 == 1 ? kBrain : kHalf;
       expectRight(arranged(which++, {.rows = 70,
                                      .columns = which % 2 == 0 ? 270 : 131,
                                      .depth = 64 * 7 + 9,
@@ -192,7 +192,7 @@ TEST(Gemm, IsExactInSplits) {
 TEST(Gemm, IsNearForAnyNumbers) {
   for (const TestedTile& tile : kTiles)
     for (int which = 0; which < 4; ++which)
-      for (const Format in : typesOf(tile))
+      for (const ElementFormat in : typesOf(tile))
         for (const int splits : {1, 3})
           expectRight(arranged(which, {.rows = 70,
                                        .columns = 150,
@@ -222,7 +222,7 @@ TEST(Gemm, KeepsOtherTypesForTheReferenceKernel) {
     EXPECT_EQ(gemms.choose(product).family, GemmFamily::Reference);
     *size = 8;
   }
-  for (const Format other : {kFloat, kHalf, Format::Float64}) {
+  for (const ElementFormat other : {kFloat, kHalf, ElementFormat::Float64}) {
     product.b.elements.format = other;
     EXPECT_EQ(gemms.choose(product).family, GemmFamily::Reference);
   }

@@ -39,7 +39,7 @@ TEST(GemmOutputs, AreExactInLines) {
     for (const int32_t rows : {1, 5, 13, 16, 67, 140})
       for (const int32_t columns : {8, 56, 64, 72, 136, 264}) {
         if (!isWgmma(tile)) continue;
-        const Format format = typesOf(tile)[which % 2];
+        const ElementFormat format = typesOf(tile)[which % 2];
         const EpilogueCase& epilogue = kEpilogues[which % 5];
         expectRightBy(OutputWay::Lines,
                       arranged(which++, {.rows = rows,
@@ -85,7 +85,7 @@ TEST(GemmOutputs, AreRightInLinesWithActivations) {
     for (const EpilogueCase& epilogue : kActivations)
       for (const int32_t columns : {8, 72, 264, 61}) {
         if (!isWgmma(tile) || (columns % 8 != 0 && !mayBeRagged(epilogue))) continue;
-        const Format format = typesOf(tile)[which % 2];
+        const ElementFormat format = typesOf(tile)[which % 2];
         expectRightBy(OutputWay::Lines,
                       arranged(which++, {.rows = which % 3 == 0 ? 13 : 140,
                                          .columns = columns,
@@ -123,7 +123,7 @@ TEST(GemmOutputs, AreExactOfManyTiles) {
     for (const bool isLines : {true, false})
       for (const int splits : {1, 3}) {
         const bool isHere = isLines && isWgmma(tile);
-        const Format in = typesOf(tile)[0];
+        const ElementFormat in = typesOf(tile)[0];
         expectRightBy(isHere ? OutputWay::Lines : OutputWay::Pairs,
                       arranged(which++, {.rows = 268,
                                          .columns = 136,
@@ -156,7 +156,8 @@ TEST(GemmOutputs, AreExactInSplitsOfManyRowsAndProducts) {
 // block, so that what lines read besides is fetched before the products of a second one.
 TEST(GemmOutputs, HaveTheSameBitsInEveryWay) {
   int which = 0;
-  const auto expectSame = [&](const TestedTile& tile, Format out, const EpilogueCase& epilogue) {
+  const auto expectSame = [&](const TestedTile& tile, ElementFormat out,
+                              const EpilogueCase& epilogue) {
     ProductCase of = arranged(which++, {.rows = 203,
                                         .columns = 152,
                                         .depth = 72,
@@ -182,8 +183,8 @@ TEST(GemmOutputs, HaveTheSameBitsInEveryWay) {
     ASSERT_TRUE(one.elementsOfC() == any.elementsOfC());
   };
   for (const TestedTile& tile : kTiles) {
-    const std::vector<Format> types = typesOf(tile);
-    for (const Format out : types)
+    const std::vector<ElementFormat> types = typesOf(tile);
+    for (const ElementFormat out : types)
       for (const EpilogueCase& epilogue : kEpilogues) expectSame(tile, out, epilogue);
     for (const EpilogueCase& epilogue : kActivations)
       expectSame(tile, types[static_cast<size_t>(which) % types.size()], epilogue);

@@ -53,7 +53,7 @@ std::string ProductCase::describe() const {
   return std::move(text).str();
 }
 
-Product::Image::Image(int32_t ofRows, int32_t ofColumns, const Place& place, Format ofFormat,
+Product::Image::Image(int32_t ofRows, int32_t ofColumns, const Place& place, ElementFormat ofFormat,
                       char filling)
     : rowsOfOne(ofRows),
       rows(ofRows * place.count),
@@ -76,7 +76,7 @@ void Product::Image::set(int32_t row, int32_t column, double value) {
   std::memcpy(&bytes[placeOf(row, column)], &bits, static_cast<size_t>(bytesOf(format)));
 }
 
-Matrix Product::Image::matrix(char* memory) const {
+DeviceMatrix Product::Image::matrix(char* memory) const {
   return {{memory + placeOf(0, 0), format}, stride};
 }
 
@@ -191,14 +191,14 @@ Product::Product(const ProductCase& from)
                 3, false)),
       inner_(random({from.rows, (isGated(from.epilogue.activation) ? 2 : 1) * from.columns,
                      placeOf(from.epilogue.offsetInner, from.gapC + 8, false),
-                     from.epilogue.wideInner ? Format::Float32 : from.in, kCanary},
+                     from.epilogue.wideInner ? ElementFormat::Float32 : from.in, kCanary},
                     4, false)),
       bias_(random({1, from.columns, placeOf(from.epilogue.offsetBias, 0, from.sharesB),
-                    from.epilogue.wideBias ? Format::Float32 : from.in, kNaNs},
+                    from.epilogue.wideBias ? ElementFormat::Float32 : from.in, kNaNs},
                    5, false)),
       residual_(random({from.rows, halves_ * from.columns,
                         placeOf(from.epilogue.offsetResidual, from.gapC + 16, false),
-                        from.epilogue.wideResidual ? Format::Float32 : from.out, kNaNs},
+                        from.epilogue.wideResidual ? ElementFormat::Float32 : from.out, kNaNs},
                        6, false)),
       gemms_(chipOf(0), GemmOptions{.forced = GemmForced::parse(from.forced), .table = {}}),
       arrivals_(static_cast<size_t>(Gemms::arrivalsOf(chipOf(0)))) {
@@ -220,8 +220,8 @@ Product::Product(const ProductCase& from)
               .isKMajorB = from.isKMajorB,
               .accumulate = from.accumulate,
               .epilogue = {.activation = e.activation,
-                           .inner = hasInner ? matrix(inner_) : Matrix{},
-                           .residual = e.residual ? matrix(residual_) : Matrix{},
+                           .inner = hasInner ? matrix(inner_) : DeviceMatrix{},
+                           .residual = e.residual ? matrix(residual_) : DeviceMatrix{},
                            .bias = e.bias ? matrix(bias_).elements : Elements{},
                            .scale = e.scale},
               .batch = from.batch,
@@ -250,9 +250,9 @@ std::string Product::errorOf(const Result& result) const {
   const Image& image = result.of.image;
   const std::vector<char> now = result.of.memory.download();
   std::vector<char> outside = now;
-  const double unit = image.format == Format::BFloat16  ? 0x1p-8
-                      : image.format == Format::Float16 ? 0x1p-11
-                                                        : 0x1p-24;
+  const double unit = image.format == ElementFormat::BFloat16  ? 0x1p-8
+                      : image.format == ElementFormat::Float16 ? 0x1p-11
+                                                               : 0x1p-24;
   std::ostringstream text;
   const auto bytes = static_cast<size_t>(bytesOf(image.format));
   for (int32_t row = 0; row < image.rows; ++row)

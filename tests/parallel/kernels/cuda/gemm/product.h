@@ -29,7 +29,7 @@ struct EpilogueCase {
 
 struct ProductCase {
   int32_t rows = 1, columns = 1, depth = 1;
-  Format in = Format::BFloat16, out = Format::Float32;
+  ElementFormat in = ElementFormat::BFloat16, out = ElementFormat::Float32;
   bool isKMajorA = true, isKMajorB = true, accumulate = false;
   /// Elements before the first of each operand and between its rows, besides what aligns these to
   /// 16 bytes.
@@ -68,13 +68,13 @@ class Product {
   };
   /// Matrices in memory, whose rows are counted over all of them.
   struct Image {
-    Image(int32_t rows, int32_t columns, const Place& place, Format format, char filling);
+    Image(int32_t rows, int32_t columns, const Place& place, ElementFormat format, char filling);
     size_t placeOf(int32_t row, int32_t column) const;  ///< of its first byte
     void set(int32_t row, int32_t column, double value);
-    Matrix matrix(char* memory) const;
+    DeviceMatrix matrix(char* memory) const;
     int32_t rowsOfOne, rows, columns;
     int64_t offset, stride, batchStride;  ///< elements
-    Format format;
+    ElementFormat format;
     std::vector<char> bytes;
   };
   /// An operand, and the numbers that it has.

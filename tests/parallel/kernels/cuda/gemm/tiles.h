@@ -28,11 +28,11 @@ inline constexpr TestedTile kTiles[] = {
     kTf32,
     kSimt,
 };
-inline constexpr Format kBrain = Format::BFloat16, kHalf = Format::Float16,
-                        kFloat = Format::Float32;
+inline constexpr ElementFormat kBrain = ElementFormat::BFloat16, kHalf = ElementFormat::Float16,
+                               kFloat = ElementFormat::Float32;
 
 /// What its kernels take.
-inline std::vector<Format> typesOf(const TestedTile& tile) {
+inline std::vector<ElementFormat> typesOf(const TestedTile& tile) {
   if (tile.family == GemmFamily::Tf32 || tile.family == GemmFamily::Simt) return {kFloat};
   return {kBrain, kHalf};
 }

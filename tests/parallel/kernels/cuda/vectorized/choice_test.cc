@@ -14,8 +14,11 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-Elements at(uintptr_t address, Format format) { return {reinterpret_cast<void*>(address), format}; }
-constexpr auto kBrain = Format::BFloat16, kFloat = Format::Float32, kDouble = Format::Float64;
+Elements at(uintptr_t address, ElementFormat format) {
+  return {reinterpret_cast<void*>(address), format};
+}
+constexpr auto kBrain = ElementFormat::BFloat16, kFloat = ElementFormat::Float32,
+               kDouble = ElementFormat::Float64;
 
 TEST(MemoryBoundChoice, IsOfTypesAndAlignment) {
   const auto gelu = [](const Elements& dy, const Elements& x, const Elements& y, int64_t count) {
@@ -44,7 +47,7 @@ TEST(MemoryBoundChoice, IsOfRows) {
     return RowPlaces{.isContiguous = 0, .extents = {1, 2, 5}, .strides = {0, outer, stride}};
   };
   const auto add = [&](const RowPlaces& from, const RowPlaces& to, int64_t width) {
-    return runOf(Add{x, x, from, to, 10 * width, width});
+    return runOf(AddRows{x, x, from, to, 10 * width, width});
   };
   EXPECT_EQ(add(places(80, 16), places(168, 24), 16), 8);
   EXPECT_EQ(add(places(80, 16), places(168, 24), 12), 0);
@@ -54,9 +57,9 @@ TEST(MemoryBoundChoice, IsOfRows) {
   EXPECT_EQ(add(flat, flat, 12), 0);
   flat.isContiguous = 1;
   EXPECT_EQ(add(flat, flat, 12), 8);
-  EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 16), places(80, 16), 160, 16, 1}), 16);
-  EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 8), places(80, 8), 80, 8, 1}), 0);
-  EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 16), places(80, 16), 160, 16, 8}), 2);
+  EXPECT_EQ(runOf(MoveRows{x.data, x.data, places(80, 16), places(80, 16), 160, 16, 1}), 16);
+  EXPECT_EQ(runOf(MoveRows{x.data, x.data, places(80, 8), places(80, 8), 80, 8, 1}), 0);
+  EXPECT_EQ(runOf(MoveRows{x.data, x.data, places(80, 16), places(80, 16), 160, 16, 8}), 2);
   EXPECT_EQ(runOf(AddBias{x, {x, 20}, 3, 16}), 0);
   EXPECT_EQ(runOf(AddBias{x, {x, 24}, 3, 16}), 8);
   EXPECT_EQ(runOf(SwiGlu{{}, x, x, 3, 12}), 0);
@@ -73,10 +76,10 @@ TEST(MemoryBoundChoice, IsOfRows) {
 TEST(MemoryBoundChoice, IsOfWhatNormsReadAndWrite) {
   const Elements x = at(4096, kBrain), wide = at(8192, kFloat), odd = at(4100, kFloat), none{};
   const auto norm = [&](const Elements& in, const Elements& weight, int32_t width) {
-    return runOf(Norm{in, weight, none, in, none, odd, none, 3, width, 0});
+    return runOf(NormForward{in, weight, none, in, none, odd, none, 3, width, 0});
   };
   const auto withResidual = [&](const Elements& residual, int32_t width) {
-    return runOf(Norm{x, x, none, x, none, odd, residual, 3, width, 0});
+    return runOf(NormForward{x, x, none, x, none, odd, residual, 3, width, 0});
   };
   EXPECT_EQ(withResidual(wide, 16), 8);
   EXPECT_EQ(withResidual(wide, 12), 0);
@@ -113,9 +116,9 @@ TEST(MemoryBoundChoice, IsThatOfNormsThatLeaveSums) {
                               tensor(3, DType::Float32, {width}), tensor(4, type, all),
                               tensor(5, type, all)};
     const auto elements = [](const Tensor& x) {
-      return Elements{x.data, x.type == DType::BFloat16  ? Format::BFloat16
-                              : x.type == DType::Float64 ? Format::Float64
-                                                         : Format::Float32};
+      return Elements{x.data, x.type == DType::BFloat16  ? ElementFormat::BFloat16
+                              : x.type == DType::Float64 ? ElementFormat::Float64
+                                                         : ElementFormat::Float32};
     };
     const NormBackward norm{.dy = elements(args.dy),
                             .x = elements(args.x),

@@ -33,18 +33,22 @@ cudaError_t start(MemoryBoundFamily family, const ColumnSums& x) {
   return enqueue(ChosenMemoryBound{family, x}, false, nullptr);
 }
 
-double roundingOf(Format format) {
-  return format == Format::BFloat16 ? 0x1p-8 : format == Format::Float16 ? 0x1p-11 : kUnit;
+double roundingOf(ElementFormat format) {
+  return format == ElementFormat::BFloat16  ? 0x1p-8
+         : format == ElementFormat::Float16 ? 0x1p-11
+                                            : kUnit;
 }
-double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
+double roundedTo(ElementFormat format, double value) {
+  return numberOf(bitsOf(value, format), format);
+}
 
 int32_t tilesOf(const ColumnSums& x) {
   const int32_t columns = runOf(x) == 4 ? 32 : 64;
   return (x.width + columns - 1) / columns;
 }
 /// So many, of which results must have as before, and behind which is NaN.
-Arrivals arrivalsIn(Pool& pool, int32_t count) {
-  const Elements zeros = pool.random({1, count, count}, Format::Float32, {0, 0});
+BlockArrivals arrivalsIn(Pool& pool, int32_t count) {
+  const Elements zeros = pool.random({1, count, count}, ElementFormat::Float32, {0, 0});
   return {static_cast<uint32_t*>(zeros.data), count};
 }
 
@@ -55,18 +59,19 @@ ColumnSums sumsOf(Pool& pool, Sums sums, const Size& size, const Formats& format
       numbers{1, size.rows, size.rows};
   const Rows gaps{size.rows, size.width, size.width + gap, shift};
   const bool isNormal = sums != Sums::OfDy;
-  ColumnSums x{.dy = {pool.random(gaps, formats.kept), gaps.stride},
-               .x = isNormal ? pool.random(all, formats.elements) : Elements{},
-               .mean = sums == Sums::Both ? pool.random(numbers, Format::Float32) : Elements{},
-               .rstd = isNormal ? pool.random(numbers, Format::Float32, {0.25, 2}) : Elements{},
-               .sums = accumulate ? pool.random(one, formats.kept) : pool.result(one, formats.kept),
-               .sumsOfDy = sums == Sums::Both ? pool.random(one, Format::Float32) : Elements{},
-               .partial = nullptr,
-               .arrivals = {},
-               .rows = size.rows,
-               .width = size.width,
-               .accumulate = accumulate,
-               .accumulateOfDy = !accumulate};
+  ColumnSums x{
+      .dy = {pool.random(gaps, formats.kept), gaps.stride},
+      .x = isNormal ? pool.random(all, formats.elements) : Elements{},
+      .mean = sums == Sums::Both ? pool.random(numbers, ElementFormat::Float32) : Elements{},
+      .rstd = isNormal ? pool.random(numbers, ElementFormat::Float32, {0.25, 2}) : Elements{},
+      .sums = accumulate ? pool.random(one, formats.kept) : pool.result(one, formats.kept),
+      .sumsOfDy = sums == Sums::Both ? pool.random(one, ElementFormat::Float32) : Elements{},
+      .partial = nullptr,
+      .arrivals = {},
+      .rows = size.rows,
+      .width = size.width,
+      .accumulate = accumulate,
+      .accumulateOfDy = !accumulate};
   if (const int64_t count = partialSumsOf(x); count > 0) x.partial = pool.scratch(count);
   if (runOf(x) != 0) x.arrivals = arrivalsIn(pool, tilesOf(x));
   return x;
@@ -159,9 +164,10 @@ TEST(VectorizedColumns, SumsAreExact) {
       if (x.sumsOfDy.data != nullptr) pool.set(x.sumsOfDy, c, small(c + 1));
     }
     const std::vector<char> got = byVectors(pool, x);
-    forResults(pool, x, got, [](int64_t c, double sum, Format format, const Expected& expected) {
-      ASSERT_EQ(sum, roundedTo(format, expected.value())) << c;
-    });
+    forResults(pool, x, got,
+               [](int64_t c, double sum, ElementFormat format, const Expected& expected) {
+                 ASSERT_EQ(sum, roundedTo(format, expected.value())) << c;
+               });
   });
 }
 
@@ -170,11 +176,13 @@ TEST(VectorizedColumns, SumsAreExact) {
 TEST(VectorizedColumns, SumsAreNearFloat64) {
   forAll([](Pool& pool, const ColumnSums& x) {
     const std::vector<char> got = byVectors(pool, x);
-    forResults(pool, x, got, [](int64_t c, double sum, Format format, const Expected& expected) {
-      const double bound = (3 + 35) * kUnit * expected.sizes + kUnit * std::abs(expected.before) +
-                           1.01 * roundingOf(format) * std::abs(expected.value());
-      ASSERT_NEAR(sum, expected.value(), bound) << c;
-    });
+    forResults(pool, x, got,
+               [](int64_t c, double sum, ElementFormat format, const Expected& expected) {
+                 const double bound = (3 + 35) * kUnit * expected.sizes +
+                                      kUnit * std::abs(expected.before) +
+                                      1.01 * roundingOf(format) * std::abs(expected.value());
+                 ASSERT_NEAR(sum, expected.value(), bound) << c;
+               });
   });
 }
 
@@ -184,15 +192,16 @@ TEST(VectorizedColumns, SumsOfAPartAreThoseOfAll) {
   for (const int32_t rows : {100, 1000}) {
     Pool pool;
     const Size all{rows, 136}, part{rows, 64};
-    const Formats brains{Format::BFloat16, Format::BFloat16},
-        floats{Format::Float32, Format::Float32};
+    const Formats brains{ElementFormat::BFloat16, ElementFormat::BFloat16},
+        floats{ElementFormat::Float32, ElementFormat::Float32};
     ColumnSums narrow = sumsOf(pool, Sums::OfDy, all, brains, false),
                wide = sumsOf(pool, Sums::OfDy, all, floats, false),
                some = sumsOf(pool, Sums::OfDy, part, floats, false);
-    narrow.sums = pool.result({1, all.width, all.width}, Format::Float32);
+    narrow.sums = pool.result({1, all.width, all.width}, ElementFormat::Float32);
     for (int64_t i = 0; i < int64_t{rows} * all.width; ++i)
       pool.set(wide.dy.elements, i, pool.numberIn(pool.image(), narrow.dy.elements, i));
-    some.dy = {{static_cast<float*>(wide.dy.elements.data) + 72, Format::Float32}, all.width};
+    some.dy = {{static_cast<float*>(wide.dy.elements.data) + 72, ElementFormat::Float32},
+               all.width};
     const std::vector<char> one = byVectors(pool, narrow), other = byVectors(pool, wide),
                             third = byVectors(pool, some);
     for (int64_t c = 0; c < all.width; ++c) {
@@ -238,7 +247,7 @@ class CallsInTurn {
   }
 
   Pool pool_;
-  const Arrivals counters_;
+  const BlockArrivals counters_;
   ColumnSums calls_[3];
 };
 

@@ -65,14 +65,14 @@ TEST(VectorizedElements, CopiesAndSums) {
       if (flat) all.isContiguous = 1;
       const int64_t count = 24 * layout.width;
       const Convert convert{from, to, all, all, count, layout.width};
-      const Add add{from, to, all, all, count, layout.width};
-      const Move move{from.data,
-                      same.data,
-                      all,
-                      all,
-                      count,
-                      layout.width,
-                      static_cast<int32_t>(bytesOf(formats.elements))};
+      const AddRows add{from, to, all, all, count, layout.width};
+      const MoveRows move{from.data,
+                          same.data,
+                          all,
+                          all,
+                          count,
+                          layout.width,
+                          static_cast<int32_t>(bytesOf(formats.elements))};
       pool.expectReferenceBits([&](MemoryBoundFamily f) { return startUntyped(f, convert); },
                                describe("convert", layout, formats));
       pool.expectReferenceBits([&](MemoryBoundFamily f) { return start(f, add); },
@@ -144,8 +144,8 @@ TEST(VectorizedElements, Rotary) {
 // A NaN becomes the processor's own, whose bits no reference kernel makes: so vectors compute it.
 TEST(VectorizedElements, AreByVectors) {
   Pool pool;
-  const Elements from = pool.random({1, 16, 16}, Format::Float32),
-                 to = pool.result({1, 16, 16}, Format::BFloat16);
+  const Elements from = pool.random({1, 16, 16}, ElementFormat::Float32),
+                 to = pool.result({1, 16, 16}, ElementFormat::BFloat16);
   pool.set(from, 3, std::numeric_limits<double>::quiet_NaN());
   const RowPlaces places{.isContiguous = 1, .extents = {1, 1, 1}, .strides = {0, 0, 0}};
   const Convert convert{from, to, places, places, 16, 16};

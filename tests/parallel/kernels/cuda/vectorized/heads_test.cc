@@ -53,7 +53,7 @@ void forAll(const Test& test) {
   for (const int32_t width : kWidths)
     for (const Formats& formats : kAllFormats)
       for (const auto& [gap, shift] : {std::pair{0, 0}, {8, 0}, {1, 0}, {0, 1}}) {
-        const int run = formats.elements == Format::Float32 ? 4 : 8;
+        const int run = formats.elements == ElementFormat::Float32 ? 4 : 8;
         const Rows layout = layoutOf(width, gap, shift);
         const Case x{width, layout, formats,
                      shift == 0 && width % run == 0 && layout.stride % run == 0};
@@ -69,8 +69,8 @@ void forAll(const Test& test) {
 TEST(HeadRuns, Merge) {
   forAll([](Pool& pool, const Case& c) {
     const Rows numbers{1, kScalars, kScalars};
-    const Elements own = pool.random(numbers, Format::Float32),
-                   other = pool.random(numbers, Format::Float32);
+    const Elements own = pool.random(numbers, ElementFormat::Float32),
+                   other = pool.random(numbers, ElementFormat::Float32);
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     for (const int64_t i : {0, 7, 29}) pool.set(own, i, kNone);
     for (const int64_t i : {3, 7, 28}) pool.set(other, i, kNone);
@@ -88,7 +88,7 @@ AttentionDots dotsOf(Pool& pool, const Case& c) {
   return {.sizes = sizesOf(c.headWidth),
           .dOut = headRows(pool.random(c.layout, c.formats.elements), c.layout),
           .out = headRows(pool.random(c.layout, c.formats.kept), c.layout),
-          .dots = scalars(pool.result({1, kScalars, kScalars}, Format::Float32))};
+          .dots = scalars(pool.result({1, kScalars, kScalars}, ElementFormat::Float32))};
 }
 
 /// Calls visit(number of a row of a head, where it begins).

@@ -22,7 +22,8 @@ constexpr int32_t kBatch = 8192;
 /// No run, one, the edges of one; ragged; a batch and more.
 constexpr int32_t kWidths[] = {1, 5, 8, 9, 15, 264, 1021, 1025, 2056, kBatch, kBatch + 9, 20'011};
 constexpr int32_t kRows = 5;
-constexpr Format kFormats[] = {Format::Float32, Format::BFloat16, Format::Float16};
+constexpr ElementFormat kFormats[] = {ElementFormat::Float32, ElementFormat::BFloat16,
+                                      ElementFormat::Float16};
 
 template <class Arguments>
 cudaError_t start(MemoryBoundFamily family, const Arguments& x) {
@@ -34,7 +35,7 @@ cudaError_t start(MemoryBoundFamily family, const Arguments& x) {
 struct Logits {
   int32_t width;
   int64_t stride;
-  Format format;
+  ElementFormat format;
   int64_t shift = 0;  ///< of all rows, in elements
 };
 int64_t alignedStride(int32_t width) { return (width + 2 * kLossRun - 1) / kLossRun * kLossRun; }
@@ -44,7 +45,7 @@ void forAll(const Test& test) {
   SomeCases cases;
   for (const int32_t width : kWidths)
     for (const int64_t stride : {int64_t{width}, alignedStride(width), int64_t{width} + 3})
-      for (const Format format : kFormats) {
+      for (const ElementFormat format : kFormats) {
         if (!cases.takeNext()) continue;
         SCOPED_TRACE(std::to_string(width) + " of " + std::to_string(stride) + " columns of " +
                      nameOf(format));
@@ -64,7 +65,7 @@ int64_t labelOf(int64_t row, int32_t width) { return row == 0 ? 0 : row == 1 ? w
 
 LogitStatistics statisticsOf(Pool& pool, const Logits& of) {
   return {.logits = pool.random({kRows, of.width, of.stride, of.shift}, of.format),
-          .statistics = pool.result({1, 3 * kRows, 3 * kRows}, Format::Float32),
+          .statistics = pool.result({1, 3 * kRows, 3 * kRows}, ElementFormat::Float32),
           .labels = labelsAround(pool, of.width),
           .part = {kFirst, of.width},
           .rows = kRows,
@@ -155,11 +156,11 @@ TEST(VectorizedLosses, StatisticsAreNearFloat64) {
 // Of the same logits in float32, to the bit.
 TEST(VectorizedLosses, StatisticsOf16BitsAreThoseOfFloat32) {
   for (const int32_t width : kWidths)
-    for (const Format format : {Format::BFloat16, Format::Float16}) {
+    for (const ElementFormat format : {ElementFormat::BFloat16, ElementFormat::Float16}) {
       Pool pool;
       const Logits of{width, width, format};
       const LogitStatistics narrow = statisticsOf(pool, of),
-                            wide = statisticsOf(pool, {width, width, Format::Float32});
+                            wide = statisticsOf(pool, {width, width, ElementFormat::Float32});
       forLogits(of, [&](int64_t, int64_t, int64_t place) {
         pool.set(wide.logits, place, pool.numberIn(pool.image(), narrow.logits, place));
       });
@@ -176,7 +177,7 @@ TEST(VectorizedLosses, StatisticsOf16BitsAreThoseOfFloat32) {
 TEST(VectorizedLosses, StatisticsOfAlignedRowsAreThoseOfARowAlone) {
   SomeCases cases;
   for (const int32_t width : kWidths)
-    for (const Format format : kFormats) {
+    for (const ElementFormat format : kFormats) {
       if (!cases.takeNext()) continue;
       Pool pool;
       const LogitStatistics x = statisticsOf(pool, {width, alignedStride(width), format});
@@ -197,7 +198,7 @@ TEST(VectorizedLosses, StatisticsOfAlignedRowsAreThoseOfARowAlone) {
 // does.
 TEST(VectorizedLosses, StatisticsOfWhatIsNoNumber) {
   for (const int32_t width : {1, 9, 264, kBatch + 9})
-    for (const Format format : kFormats)
+    for (const ElementFormat format : kFormats)
       for (const int64_t place : {int64_t{0}, int64_t{width / 2}, int64_t{width} - 1}) {
         SCOPED_TRACE(std::to_string(place) + " of " + std::to_string(width) + " columns of " +
                      nameOf(format));
@@ -236,7 +237,7 @@ TEST(VectorizedLosses, StatisticsOfWhatIsNoNumber) {
 CrossEntropy lossOf(Pool& pool, const Logits& of, int32_t ranks) {
   const int64_t count = int64_t{3} * kRows * ranks;
   return {.logits = pool.random({kRows, of.width, of.stride, of.shift}, of.format),
-          .statistics = pool.random({1, count, count}, Format::Float32, {1, 4}),
+          .statistics = pool.random({1, count, count}, ElementFormat::Float32, {1, 4}),
           .labels = labelsAround(pool, of.width),
           .part = {kFirst, of.width},
           .losses = pool.doubles(kRows),
@@ -278,7 +279,7 @@ TEST(VectorizedLosses, SlopesAreExact) {
     std::vector<char> others = got;
     for (int64_t row = 0; row < kRows; ++row)
       pool.erase(others, rowOf(x.logits, row * of.stride), of.width);
-    pool.erase(others, {x.losses, Format::Float32}, 2 * kRows);
+    pool.erase(others, {x.losses, ElementFormat::Float32}, 2 * kRows);
     EXPECT_TRUE(others == pool.image()) << "writes beside its results";
     for (int64_t row = 0; row < kRows; ++row)
       EXPECT_EQ(pool.doubleIn(got, x.losses + row), row == 4 ? 0 : std::log(4.0)) << row;
@@ -304,7 +305,7 @@ TEST(VectorizedLosses, AreTheReferenceOnes) {
 // A NaN is one element's slope, and a row of minus infinity has none but the label's; what a row
 // holds that does not count does not matter.
 TEST(VectorizedLosses, SlopesOfWhatIsNoNumber) {
-  for (const Format format : kFormats) {
+  for (const ElementFormat format : kFormats) {
     constexpr int32_t kWidth = 269;
     Pool pool;
     const CrossEntropy x = lossOf(pool, {kWidth, kWidth, format}, 1);
@@ -377,12 +378,12 @@ TEST(VectorizedLosses, OfAWholeVocabularyAreExact) {
     std::vector<char> others = got;
     for (int64_t row = 0; row < kRows; ++row)
       pool.erase(others, rowOf(x.logits, row * of.stride), of.width);
-    pool.erase(others, {x.losses, Format::Float32}, 2 * kRows);
+    pool.erase(others, {x.losses, ElementFormat::Float32}, 2 * kRows);
     EXPECT_TRUE(others == pool.image()) << "writes beside its results";
   };
   forAll(test);
   Pool pool;
-  test(pool, {kLongWidth, kLongWidth, Format::BFloat16});
+  test(pool, {kLongWidth, kLongWidth, ElementFormat::BFloat16});
 }
 
 // To the bit, by the reference kernels, and by others where as many threads add: beyond, sums have
@@ -394,7 +395,7 @@ TEST(VectorizedLosses, OfAWholeVocabularyAreThoseOfItsStatistics) {
       pool.reset();
       const CrossEntropy x = wholeOf(pool, of, gradient);
       CrossEntropy behind = x;
-      behind.statistics = pool.result({1, 3 * kRows, 3 * kRows}, Format::Float32);
+      behind.statistics = pool.result({1, 3 * kRows, 3 * kRows}, ElementFormat::Float32);
       const LogitStatistics ahead{.logits = x.logits,
                                   .statistics = behind.statistics,
                                   .labels = x.labels,
@@ -416,14 +417,15 @@ TEST(VectorizedLosses, OfAWholeVocabularyAreThoseOfItsStatistics) {
       }
       const double runs = 2 + 4 * (1 + of.width / kBatch);
       const double bound = 2 * kUnit * (28 + 3 + 30 * runs + 29 + 13);
-      const double rounding = of.format == Format::Float32    ? kUnit
-                              : of.format == Format::BFloat16 ? 0x1p-8
-                                                              : 0x1p-11;
+      const double rounding = of.format == ElementFormat::Float32    ? kUnit
+                              : of.format == ElementFormat::BFloat16 ? 0x1p-8
+                                                                     : 0x1p-11;
       forLogits(of, [&](int64_t row, int64_t column, int64_t place) {
         const double slope = pool.numberIn(two.vectorized, x.logits, place);
         const double parts =
             std::abs(slope) + (column == labelOfWhole(row, of.width) ? 2 * x.scale : 0);
-        const double least = of.format == Format::Float16 ? 0x1p-25 : 0;  // of a subnormal number
+        const double least =
+            of.format == ElementFormat::Float16 ? 0x1p-25 : 0;  // of a subnormal number
         ASSERT_NEAR(pool.numberIn(one.vectorized, x.logits, place), slope,
                     gradient ? parts * (bound + 2 * rounding) + 2 * least : 0)
             << place;
@@ -436,12 +438,12 @@ TEST(VectorizedLosses, OfAWholeVocabularyAreThoseOfItsStatistics) {
   };
   forAll(test);
   Pool pool;
-  test(pool, {kLongWidth, kLongWidth, Format::BFloat16});
+  test(pool, {kLongWidth, kLongWidth, ElementFormat::BFloat16});
 }
 
 // A NaN and an infinity make all of their row NaN; minus infinity counts as none.
 TEST(VectorizedLosses, OfAWholeVocabularyOfWhatIsNoNumber) {
-  for (const Format format : kFormats) {
+  for (const ElementFormat format : kFormats) {
     constexpr int32_t kWidth = 269;
     Pool pool;
     const CrossEntropy x = wholeOf(pool, {kWidth, kWidth, format}, true);
@@ -473,7 +475,7 @@ TEST(VectorizedLosses, OfAWholeVocabularyOfWhatIsNoNumber) {
 
 // Memory that does not begin at 16 bytes.
 TEST(VectorizedLosses, OfOthersAreByTheReference) {
-  for (const Format format : kFormats) {
+  for (const ElementFormat format : kFormats) {
     Pool pool;
     const Logits of{264, 264, format, 1};
     const LogitStatistics statistics = statisticsOf(pool, of);

@@ -30,10 +30,14 @@ struct Case {
   bool centered, adds, accumulate;
 };
 
-double roundingOf(Format format) {
-  return format == Format::BFloat16 ? 0x1p-8 : format == Format::Float16 ? 0x1p-11 : kUnit;
+double roundingOf(ElementFormat format) {
+  return format == ElementFormat::BFloat16  ? 0x1p-8
+         : format == ElementFormat::Float16 ? 0x1p-11
+                                            : kUnit;
 }
-double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
+double roundedTo(ElementFormat format, double value) {
+  return numberOf(bitsOf(value, format), format);
+}
 
 /// A norm's backward, and the gradients of its weights.
 struct Backward {
@@ -54,18 +58,18 @@ Backward backwardOf(Pool& pool, const Case& c) {
   x.norm.of = {.dy = pool.random(all, formats.kept),
                .x = pool.random(all, formats.elements),
                .weight = pool.random(one, formats.kept),
-               .mean = centered ? pool.random(numbers, Format::Float32) : Elements{},
-               .rstd = pool.random(numbers, Format::Float32, {0.25, 2}),
+               .mean = centered ? pool.random(numbers, ElementFormat::Float32) : Elements{},
+               .rstd = pool.random(numbers, ElementFormat::Float32, {0.25, 2}),
                .residual = adds ? pool.random(all, formats.elements) : Elements{},
                .dx = pool.result(all, formats.elements),
                .rows = size.rows,
                .width = size.width};
   x.norm.slices = size.slices();
-  x.sums = pool.result({1, x.sumCount(), x.sumCount()}, Format::Float32);
+  x.sums = pool.result({1, x.sumCount(), x.sumCount()}, ElementFormat::Float32);
   x.norm.sums = static_cast<float*>(x.sums.data);
   SlicedSums& weights = x.weights.of;
   weights.sums = accumulate ? pool.random(one, formats.kept) : pool.result(one, formats.kept);
-  weights.sumsOfDy = centered ? pool.random(one, Format::Float32) : Elements{};
+  weights.sumsOfDy = centered ? pool.random(one, ElementFormat::Float32) : Elements{};
   weights.partial = x.norm.sums;
   weights.width = size.width;
   weights.slices = x.norm.slices;
@@ -174,7 +178,7 @@ TEST(NormSlices, SumsAreExact) {
     forSums(
         pool, x, resultsOf(pool, x),
         [](double sum, const Expected& expected) { ASSERT_EQ(sum, expected.sum); },
-        [](double sum, Format format, double before, const Expected& expected) {
+        [](double sum, ElementFormat format, double before, const Expected& expected) {
           ASSERT_EQ(sum, roundedTo(format, before + expected.sum));
         });
   });
@@ -190,7 +194,7 @@ TEST(NormSlices, SumsAreNearFloat64) {
         [](double sum, const Expected& expected) {
           ASSERT_NEAR(sum, expected.sum, kOfSlice * expected.size);
         },
-        [](double sum, Format format, double before, const Expected& expected) {
+        [](double sum, ElementFormat format, double before, const Expected& expected) {
           const double all = before + expected.sum;
           ASSERT_NEAR(sum, all,
                       kOfAll * expected.size + kUnit * std::abs(before) +
@@ -215,10 +219,10 @@ TEST(NormSlices, GradientIsThatWithoutSums) {
 
 // Sums of numbers of 16 bits have the bits that they have of the same numbers in float32.
 TEST(NormSlices, SumsAreThoseOfFloat32) {
-  constexpr Formats kFloats{Format::Float32, Format::Float32};
+  constexpr Formats kFloats{ElementFormat::Float32, ElementFormat::Float32};
   SomeCases cases;
   for (const Size& size : kSizes)
-    for (const Format format : {Format::BFloat16, Format::Float16})
+    for (const ElementFormat format : {ElementFormat::BFloat16, ElementFormat::Float16})
       for (const bool centered : {false, true}) {
         if (!cases.takeNext()) continue;
         SCOPED_TRACE(std::to_string(size.rows) + " rows of " + std::to_string(size.width));
@@ -254,12 +258,12 @@ TEST(NormSlices, AreAddedUp) {
           SCOPED_TRACE(std::to_string(count) + " slices of " + std::to_string(width));
           Pool pool;
           const int64_t numbers = int64_t{both ? 2 : 1} * count * width;
-          const Elements partial = pool.result({1, numbers, numbers}, Format::Float32);
+          const Elements partial = pool.result({1, numbers, numbers}, ElementFormat::Float32);
           for (int64_t i = 0; i < numbers; ++i) pool.set(partial, i, small(i / 3) / 8);
           const Rows one{1, width, width};
           SumsOfNorms x{};
-          x.of.sums = pool.random(one, Format::Float32, {1, 1});
-          x.of.sumsOfDy = both ? pool.random(one, Format::Float32, {2, 2}) : Elements{};
+          x.of.sums = pool.random(one, ElementFormat::Float32, {1, 1});
+          x.of.sumsOfDy = both ? pool.random(one, ElementFormat::Float32, {2, 2}) : Elements{};
           x.of.partial = static_cast<float*>(partial.data);
           x.of.width = width, x.of.slices = {count, kNormSliceRows};
           x.of.accumulate = accumulate, x.of.accumulateOfDy = !accumulate;

@@ -32,7 +32,7 @@ void forAll(const Test& test) {
 
 /// What kernels of this folder take.
 bool isTaken(int32_t width, int64_t shift, const Formats& formats) {
-  return shift == 0 && width % (formats.elements == Format::Float32 ? 4 : 8) == 0;
+  return shift == 0 && width % (formats.elements == ElementFormat::Float32 ? 4 : 8) == 0;
 }
 
 // Ids of a part of a vocabulary and of others; without positions, by them in order, and by given
@@ -63,7 +63,7 @@ TEST(PlacedRows, Embedding) {
 
 // Tables of 16 bits, and what is given in float32: two words of each run.
 TEST(PlacedRows, EmbeddingInFloat32) {
-  for (const Format format : {Format::BFloat16, Format::Float16})
+  for (const ElementFormat format : {ElementFormat::BFloat16, ElementFormat::Float16})
     for (const int32_t width : {8, 264}) {
       SCOPED_TRACE("rows of " + std::to_string(width) + ", " + nameOf(format));
       Pool pool;
@@ -71,7 +71,7 @@ TEST(PlacedRows, EmbeddingInFloat32) {
                   .at = nullptr,
                   .tokens = pool.random({5, width, width}, format),
                   .positions = {},
-                  .x = pool.result({kTokens, width, width}, Format::Float32),
+                  .x = pool.result({kTokens, width, width}, ElementFormat::Float32),
                   .part = {4, 5},
                   .rows = kTokens,
                   .context = kTokens,
@@ -137,7 +137,7 @@ RowDots dotsOf(Pool& pool, int32_t width, int64_t shift, const Formats& formats)
   RowDots x{placed(pool, 2, width, formats, false)};
   x.rows = pool.random({kTokens, width, width, shift}, formats.elements);
   x.placed = pool.random({kPlaces, width, width, shift}, formats.kept);
-  x.weights = pool.result({1, x.count, x.count}, Format::Float32);
+  x.weights = pool.result({1, x.count, x.count}, ElementFormat::Float32);
   return x;
 }
 

@@ -23,13 +23,13 @@ void Pool::expectNothingBehind() const {
       << "something is written behind all operands";
 }
 
-Elements Pool::result(const Rows& rows, Format format) {
+Elements Pool::result(const Rows& rows, ElementFormat format) {
   const int64_t count = rows.shift + rows.rows * rows.stride;
   const size_t at = place(static_cast<size_t>(count * bytesOf(format)));
   return {memory_.get() + at + rows.shift * bytesOf(format), format};
 }
 
-Elements Pool::random(const Rows& rows, Format format, const Range& range) {
+Elements Pool::random(const Rows& rows, ElementFormat format, const Range& range) {
   const Elements x = result(rows, format);
   for (int64_t row = 0; row < rows.rows; ++row)
     for (int64_t column = 0; column < rows.width; ++column)
@@ -61,7 +61,7 @@ double* Pool::doubles(int64_t count) {
 }
 
 float* Pool::scratch(int64_t count) {
-  const Elements x = result({1, count, count}, Format::Float32);
+  const Elements x = result({1, count, count}, ElementFormat::Float32);
   scratch_.emplace_back(x, count);
   return static_cast<float*>(x.data);
 }

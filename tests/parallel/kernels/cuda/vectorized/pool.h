@@ -17,13 +17,13 @@ namespace tutti::parallel::cuda {
 
 /// The formats of what is computed on, and of what is kept and summed.
 struct Formats {
-  Format elements, kept;
+  ElementFormat elements, kept;
 };
-inline constexpr Formats kAllFormats[] = {{Format::Float32, Format::Float32},
-                                          {Format::BFloat16, Format::BFloat16},
-                                          {Format::BFloat16, Format::Float32},
-                                          {Format::Float16, Format::Float16},
-                                          {Format::Float16, Format::Float32}};
+inline constexpr Formats kAllFormats[] = {{ElementFormat::Float32, ElementFormat::Float32},
+                                          {ElementFormat::BFloat16, ElementFormat::BFloat16},
+                                          {ElementFormat::BFloat16, ElementFormat::Float32},
+                                          {ElementFormat::Float16, ElementFormat::Float16},
+                                          {ElementFormat::Float16, ElementFormat::Float32}};
 
 /// Rows of `width` elements, so many elements apart, the first so many behind a multiple of 256
 /// bytes.
@@ -43,9 +43,9 @@ class Pool {
   struct Range {
     double least, most;
   };
-  Elements random(const Rows& rows, Format format, const Range& range = {-4, 4});
+  Elements random(const Rows& rows, ElementFormat format, const Range& range = {-4, 4});
   /// NaN.
-  Elements result(const Rows& rows, Format format);
+  Elements result(const Rows& rows, ElementFormat format);
   /// A result of one row is this number instead.
   void set(const Elements& x, int64_t index, double value);
   /// Which results of compute() have as before.

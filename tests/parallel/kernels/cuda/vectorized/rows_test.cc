@@ -20,8 +20,10 @@ constexpr int32_t kWidths[] = {8, 248, 256, 264, 1024, 1032, 4096, 4104, 8192};
 /// A run divides them, and they divide without a rest.
 constexpr int32_t kPowers[] = {8, 256, 512, 1024, 2048, 4096, 8192};
 
-double roundingOf(Format format) {
-  return format == Format::BFloat16 ? 0x1p-8 : format == Format::Float16 ? 0x1p-11 : kUnit;
+double roundingOf(ElementFormat format) {
+  return format == ElementFormat::BFloat16  ? 0x1p-8
+         : format == ElementFormat::Float16 ? 0x1p-11
+                                            : kUnit;
 }
 
 template <class Arguments>
@@ -47,20 +49,21 @@ std::vector<char> byVectors(Pool& pool, const Arguments& x, std::initializer_lis
 }
 
 /// Without a residual.
-Norm normOf(Pool& pool, int32_t width, const Formats& formats, bool centered, int64_t shift = 0) {
+NormForward normOf(Pool& pool, int32_t width, const Formats& formats, bool centered,
+                   int64_t shift = 0) {
   const Rows all{kRows, width, width, shift}, one{1, width, width}, numbers{1, kRows, kRows};
   return {.x = pool.random(all, formats.elements),
           .weight = pool.random(one, formats.kept),
           .bias = centered ? pool.random(one, formats.kept) : Elements{},
           .y = pool.result(all, formats.elements),
-          .mean = centered ? pool.result(numbers, Format::Float32) : Elements{},
-          .rstd = pool.result(numbers, Format::Float32),
+          .mean = centered ? pool.result(numbers, ElementFormat::Float32) : Elements{},
+          .rstd = pool.result(numbers, ElementFormat::Float32),
           .residual = {},
           .rows = kRows,
           .width = width,
           .epsilon = 0.5};
 }
-Elements residualOf(Pool& pool, int32_t width, Format format, int64_t shift = 0) {
+Elements residualOf(Pool& pool, int32_t width, ElementFormat format, int64_t shift = 0) {
   return pool.random({kRows, width, width, shift}, format);
 }
 
@@ -70,8 +73,8 @@ NormBackward backwardOf(Pool& pool, int32_t width, const Formats& formats, bool 
   return {.dy = pool.random(all, formats.kept),
           .x = pool.random(all, formats.elements),
           .weight = pool.random(one, formats.kept),
-          .mean = centered ? pool.random(numbers, Format::Float32) : Elements{},
-          .rstd = pool.random(numbers, Format::Float32, {0.25, 2}),
+          .mean = centered ? pool.random(numbers, ElementFormat::Float32) : Elements{},
+          .rstd = pool.random(numbers, ElementFormat::Float32, {0.25, 2}),
           .residual = adds ? pool.random(all, formats.elements) : Elements{},
           .dx = pool.result(all, formats.elements),
           .rows = kRows,
@@ -105,12 +108,14 @@ void fill(Pool& pool, const Elements& x, int64_t count, const Number& number) {
 /// From -3 to 3.
 double small(int64_t i) { return static_cast<double>(i * 5 % 7 - 3); }
 
-double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
+double roundedTo(ElementFormat format, double value) {
+  return numberOf(bitsOf(value, format), format);
+}
 
 /// Half of a row 2 away from its mean one way, half the other way: rstd is 1/2. Where something is
 /// added, after that.
 void expectExactNorm(Pool& pool, int32_t width, const Formats& formats, bool centered, bool adds) {
-  Norm x = normOf(pool, width, formats, centered);
+  NormForward x = normOf(pool, width, formats, centered);
   if (adds) x.residual = residualOf(pool, width, formats.kept);
   x.epsilon = 0;
   const double mean = centered ? 3 : 0;
@@ -153,12 +158,12 @@ TEST(VectorizedRows, NormOfASumIsASumAndANorm) {
     for (const int64_t shift : {0, 1}) {
       if (shift == 1 && width > 264) continue;
       pool.reset();
-      Norm fused = normOf(pool, width, formats, centered), apart = fused;
+      NormForward fused = normOf(pool, width, formats, centered), apart = fused;
       fused.residual = residualOf(pool, width, formats.kept, shift);
       EXPECT_EQ(runOf(fused) != 0, width % 8 == 0 && width <= kMostNormColumns && shift == 0);
       const int64_t count = int64_t{kRows} * width;
       const RowPlaces rows{.isContiguous = 1, .extents = {1, 1, 1}, .strides = {0, 0, 0}};
-      const Add add{fused.residual, fused.x, rows, rows, count, width};
+      const AddRows add{fused.residual, fused.x, rows, rows, count, width};
       // The norm apart is by vectors where the fused one is.
       const bool byVectors = runOf(fused) != 0;
       const auto together =
@@ -214,7 +219,7 @@ TEST(VectorizedRows, NormBackwardIsExact) {
 // much of them squares, whose root halves that.
 TEST(VectorizedRows, NormIsNearFloat64) {
   forAll(kWidths, [](Pool& pool, int32_t width, const Formats& formats, bool centered) {
-    const Norm x = normOf(pool, width, formats, centered);
+    const NormForward x = normOf(pool, width, formats, centered);
     const std::vector<char> got =
         byVectors(pool, x, {{x.y, int64_t{kRows} * width}, {x.mean, kRows}, {x.rstd, kRows}});
     const auto in = [&](const Elements& of, int64_t i) { return pool.numberIn(got, of, i); };
@@ -292,7 +297,7 @@ TEST(VectorizedRows, NormsOfOthersAreByTheReference) {
     for (const Formats& formats : kAllFormats) {
       if (!cases.takeNext()) continue;
       Pool pool;
-      const Norm norm = normOf(pool, other.width, formats, true, other.shift);
+      const NormForward norm = normOf(pool, other.width, formats, true, other.shift);
       const NormBackward backward = backwardOf(pool, other.width, formats, true, true, other.shift);
       EXPECT_EQ(runOf(norm), 0);
       EXPECT_EQ(runOf(backward), 0);

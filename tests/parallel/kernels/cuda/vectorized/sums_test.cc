@@ -105,7 +105,8 @@ TEST(SumsByRow, AreTheReferenceOnes) {
   for (const Tokens& tokens : allTokens())
     for (const Formats& formats : kAllFormats)
       for (const Start begin : kStarts) {
-        if (tokens.part.here > 60000 && formats.kept == Format::Float32) continue;  // no memory
+        if (tokens.part.here > 60000 && formats.kept == ElementFormat::Float32)
+          continue;  // no memory
         SCOPED_TRACE(tokens.name + ", " + nameOf(formats.elements) + " and " +
                      nameOf(formats.kept));
         Pool pool;

@@ -11,7 +11,7 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-constexpr auto kFloat = Format::Float32, kBrain = Format::BFloat16;
+constexpr auto kFloat = ElementFormat::Float32, kBrain = ElementFormat::BFloat16;
 
 // What tables are filled with: functions of numbers.
 
@@ -19,7 +19,7 @@ using Filled = std::vector<TensorTable<2>>;
 auto filling(Filled& filled) {
   return tablesOf<2>(100, [&filled](const TensorTable<2>& table) { filled.push_back(table); });
 }
-Elements at(uintptr_t address, Format format = kFloat) {
+Elements at(uintptr_t address, ElementFormat format = kFloat) {
   return {reinterpret_cast<void*>(address), format};
 }
 
@@ -126,10 +126,10 @@ cudaError_t adamW(MemoryBoundFamily family, const Weights& all, const AdamWRates
   cudaError_t error = cudaSuccess;
   for (const Weight& x : all)
     if (error == cudaSuccess)
-      error = enqueue(
-          AdamW{x.weight, x.gradient, x.first, x.second, x.count, r.gradientScale, r.learningRate,
-                r.beta1, r.beta2, r.epsilon, x.decay, r.inverseCorrection1, r.inverseCorrection2},
-          false, nullptr);
+      error = enqueue(AdamWUpdate{x.weight, x.gradient, x.first, x.second, x.count, r.gradientScale,
+                                  r.learningRate, r.beta1, r.beta2, r.epsilon, x.decay,
+                                  r.inverseCorrection1, r.inverseCorrection2},
+                      false, nullptr);
   return error;
 }
 
@@ -158,13 +158,15 @@ cudaError_t sgd(MemoryBoundFamily family, const Weights& all, bool keeps,
   cudaError_t error = cudaSuccess;
   for (const Weight& x : all)
     if (error == cudaSuccess)
-      error = enqueue(Sgd{x.weight, x.gradient, keeps ? x.first : Elements{}, x.count,
-                          r.gradientScale, r.learningRate, x.decay, r.momentum},
+      error = enqueue(SgdUpdate{x.weight, x.gradient, keeps ? x.first : Elements{}, x.count,
+                                r.gradientScale, r.learningRate, x.decay, r.momentum},
                       false, nullptr);
   return error;
 }
 
-double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
+double roundedTo(ElementFormat format, double value) {
+  return numberOf(bitsOf(value, format), format);
+}
 
 /// Where something is so many elements behind a multiple of 16 bytes.
 struct Shifts {
@@ -173,7 +175,7 @@ struct Shifts {
 
 Weight weightOf(Pool& pool, int64_t count, const Formats& formats, double decay,
                 const Shifts& shifts = {}) {
-  const auto make = [&](Format format, int64_t shift, const Pool::Range& range = {-4, 4}) {
+  const auto make = [&](ElementFormat format, int64_t shift, const Pool::Range& range = {-4, 4}) {
     return pool.random({1, count, count, shift}, format, range);
   };
   return {.weight = make(formats.kept, shifts.weight),
@@ -228,11 +230,11 @@ TEST(VectorizedUpdates, HaveReferenceBitsOfOperandsThatAreNotAligned) {
 // The weight as it is behind the update, rounded to 16 bits: of gradients of either width, and
 // where the copy alone is not aligned; more than a table has, of other formats between them.
 TEST(VectorizedUpdates, WithCopiesHaveReferenceBits) {
-  for (const Format gradient : {kFloat, kBrain})
-    for (const Format copy : {kBrain, Format::Float16}) {
+  for (const ElementFormat gradient : {kFloat, kBrain})
+    for (const ElementFormat copy : {kBrain, ElementFormat::Float16}) {
       Pool pool;
       Weights all;
-      const auto add = [&](int64_t count, Format of, int64_t shift) {
+      const auto add = [&](int64_t count, ElementFormat of, int64_t shift) {
         all.push_back(weightOf(pool, count, {gradient, kFloat}, 0.125 * double(count % 3)));
         all.back().copy = pool.result({1, count, count, shift}, of);
       };

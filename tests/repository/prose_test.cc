@@ -1,5 +1,5 @@
-// The comments of public headers keep to the rules of prose.h, and the check notices each way in
-// which they could not. Argument: the source tree.
+// Pages and the comments of public headers keep to the rules of prose.h, and the check notices each
+// way in which they could not. Argument: the source tree.
 
 #include "tests/repository/prose.h"
 
@@ -62,10 +62,30 @@ std::vector<ForbiddenWord> wordsOfTheGlossary(const std::vector<SourceFile>& fil
   return {};
 }
 
-TEST(Prose, OfPublicHeadersKeepsToTheRules) {
+Exempt exemptionOf(const std::string& path) {
+  if (path == kGlossary) return Exempt::Everything;
+  return path == "CHANGELOG.md" ? Exempt::Cells : Exempt::Nothing;  // its table of new names
+}
+
+TEST(Prose, OfPagesKeepsToTheRules) {
   const auto files = readTree(sourceRoot);
   const auto words = wordsOfTheGlossary(files);
   EXPECT_GE(words.size(), 20u) << kGlossary;
+  std::vector<std::string> findings;
+  size_t pages = 0;
+  for (const SourceFile& file : files) {
+    if (!file.path.ends_with(".md")) continue;
+    ++pages;
+    for (auto& finding : checkPage(file, words, exemptionOf(file.path)))
+      findings.push_back(std::move(finding));
+  }
+  EXPECT_GE(pages, 20u) << sourceRoot;
+  expectNone(findings);
+}
+
+TEST(Prose, OfPublicHeadersKeepsToTheRules) {
+  const auto files = readTree(sourceRoot);
+  const auto words = wordsOfTheGlossary(files);
   std::vector<std::string> findings;
   size_t headers = 0;
   for (const SourceFile& file : files) {

@@ -97,7 +97,7 @@ void HostBackend::activate() {
   if (failure_.hasFailedInOrder()) failure_.throwIfFailed();
 }
 
-executor::Launch HostBackend::launchOf(const Recorder::Entry& entry, Call call,
+executor::Launch HostBackend::launchOf(const Recorder::Entry& entry, Call&& call,
                                        ReadyChoice& choice) {
   return {.rank = who_.rank(),
           .size = who_.size(),
@@ -121,14 +121,15 @@ executor::Launch HostBackend::launchOf(const Recorder::Entry& entry, Call call,
           .scratch = &scratch_};
 }
 
-executor::Operation& HostBackend::begin(const Recorder::Entry& entry, Call call,
+executor::Operation& HostBackend::begin(const Recorder::Entry& entry, Call&& call,
                                         ReadyChoice& choice) {
   recorder_.running(entry);
   operation_.begin(launchOf(entry, std::move(call), choice));
   return operation_;
 }
 
-executor::Operation& HostBackend::begin(const Recorder::Entry& entry, executor::Exchange exchange) {
+executor::Operation& HostBackend::begin(const Recorder::Entry& entry,
+                                        executor::Exchange&& exchange) {
   recorder_.running(entry);
   exchange_.begin(std::move(exchange));
   return exchange_;

@@ -83,8 +83,8 @@ class HostBackend {
   bool isTurnOf(uint64_t number) const { return turn_.load(std::memory_order_acquire) == number; }
   /// Before begin(). Throws the failure. Whether it throws or not, end() is told that it ran.
   void activate();
-  executor::Operation& begin(const Recorder::Entry& entry, Call call, ReadyChoice& choice);
-  executor::Operation& begin(const Recorder::Entry& entry, executor::Exchange exchange);
+  executor::Operation& begin(const Recorder::Entry& entry, Call&& call, ReadyChoice& choice);
+  executor::Operation& begin(const Recorder::Entry& entry, executor::Exchange&& exchange);
   /// That the one that runs has to wait, since then.
   void noteWaiting(uint64_t number, const executor::Operation& operation, int64_t sinceNs);
   /// Of the exchange that runs.
@@ -109,7 +109,7 @@ class HostBackend {
   uint64_t bytesReceived() const { return operation_.bytesReceived(); }
 
  private:
-  executor::Launch launchOf(const Recorder::Entry& entry, Call call, ReadyChoice& choice);
+  executor::Launch launchOf(const Recorder::Entry& entry, Call&& call, ReadyChoice& choice);
 
   const Membership& who_;
   const Settings& settings_;

@@ -6,9 +6,10 @@
 // that are waited for, and decides failures. Each owner's header says what it owns, on which
 // threads it is called, and what protects its state.
 //
-// Owners refer to those above them, and nobody owns upwards. The monitor calls the Watchdog, the
-// last: the destructor stops it before any owner goes. Operations share the ownership of the whole,
-// so that none outlives it.
+// Owners refer to those above them; only a failure calls down, to abort the GPU and to print the
+// recorders. The monitor calls the Watchdog, which is the last: the destructor stops it before any
+// owner goes. Operations share the ownership of the whole. So nobody fails a communicator whose
+// owners are being destroyed.
 
 #include <memory>
 #include <span>

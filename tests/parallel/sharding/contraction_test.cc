@@ -203,8 +203,8 @@ TEST(Multiply, NamesTheConflict) {
 /// Such as "AllGather A x; multiply; AllReduce C x".
 std::string wayOf(const Derivation& d, const Product& p) {
   std::string text;
-  const auto add = [&](const std::vector<Step>& steps, const Term& term) {
-    for (const Step& step : steps)
+  const auto add = [&](const std::vector<RedistributionStep>& steps, const Term& term) {
+    for (const RedistributionStep& step : steps)
       text += message(text.empty() ? "" : "; ", toString(step.move), " ", term.name, " ",
                       kLetters[step.axis]);
   };
@@ -266,13 +266,13 @@ void follow(const Product& p, const Sizes& sizes, const MeshShape& mesh, size_t 
   for (const Derivation& d : ways) {
     SimulatedRanks ranksA(mesh, a, p.a.layout, random), ranksB(mesh, b, p.b.layout, random);
     int64_t sent = 0;
-    for (const Step& step : d.stepsOfA) sent += ranksA.perform(step);
-    for (const Step& step : d.stepsOfB) sent += ranksB.perform(step);
+    for (const RedistributionStep& step : d.stepsOfA) sent += ranksA.perform(step);
+    for (const RedistributionStep& step : d.stepsOfB) sent += ranksB.perform(step);
     ASSERT_TRUE(ranksA.hold(a, d.multiplied.a.layout));
     ASSERT_TRUE(ranksB.hold(b, d.multiplied.b.layout));
     auto c = multiplied(p, mesh, ranksA, ranksB);
     ASSERT_TRUE(c);
-    for (const Step& step : d.stepsOfC) sent += c->perform(step);
+    for (const RedistributionStep& step : d.stepsOfC) sent += c->perform(step);
     ASSERT_TRUE(c->hold(product(p, a, b).value(), p.c.layout)) << wayOf(d, p);
     ASSERT_EQ(sent, d.sent);
     ASSERT_GE(d.sent, ways[0].sent);

@@ -126,7 +126,7 @@ std::vector<Values> SimulatedRanks::along(AxisSet axes, int rank) const {
   return found;
 }
 
-int64_t SimulatedRanks::perform(const Step& step) {
+int64_t SimulatedRanks::perform(const RedistributionStep& step) {
   std::vector<Values> after;
   int64_t most = 0;
   const int ranks = mesh_[step.axis];

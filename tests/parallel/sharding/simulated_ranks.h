@@ -43,7 +43,7 @@ class SimulatedRanks {
 
   /// Performs the step. Returns how many elements the rank that sends most has sent, by the usual
   /// ways: a ring for reductions and AllGather, block by block for AllToAll.
-  int64_t perform(const Step& step);
+  int64_t perform(const RedistributionStep& step);
   /// Whether parts are those of `whole`, or summands of them.
   bool hold(const Values& whole, const Layout& layout) const;
   const Values& part(int rank) const { return parts_[static_cast<size_t>(rank)]; }

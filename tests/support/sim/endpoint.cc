@@ -22,7 +22,7 @@ class SimEndpoint final : public Endpoint {
   const char* name(int) const override { return "sim"; }
   const RingLayout& layout() const override { return network_->layout(); }
 
-  Address address(int peer) override {
+  EndpointAddress address(int peer) override {
     requirePeer(peer);
     const RingLayout& l = layout();
     base::ByteWriter out;
@@ -34,7 +34,7 @@ class SimEndpoint final : public Endpoint {
     return {out.take(), {}};
   }
 
-  void connect(int peer, Address address) override {
+  void connect(int peer, EndpointAddress address) override {
     requirePeer(peer);
     if (connected_[static_cast<size_t>(peer)])
       base::fail(ErrorCode::InvalidUsage, "rank ", rank_, " is connected to rank ", peer);
@@ -69,8 +69,8 @@ class SimEndpoint final : public Endpoint {
   // The network looks into all rings itself, and whoever waits for a message moves it.
   void flush() override {}
   void drain(const std::function<bool()>&) override {}
-  bool recall() override {
-    network_->recall(rank_);
+  bool cancelZeroCopy() override {
+    network_->cancelZeroCopy(rank_);
     return true;
   }
 

@@ -50,7 +50,7 @@ Packet SimLink::again(uint32_t message) {
 bool SimLink::hasZeroCopyUnderWay() const {
   for (uint32_t message = confirmed + 1; message - confirmed <= layout.slotCount; ++message) {
     if (sender.slot(message)->sequence.load(std::memory_order_acquire) != message) return false;
-    if (sender.isLent(message)) return true;
+    if (sender.isZeroCopy(message)) return true;
   }
   return false;
 }
@@ -58,7 +58,7 @@ bool SimLink::hasZeroCopyUnderWay() const {
 bool SimLink::onAck(uint32_t messages) {
   if (!laterMessage(messages, confirmed) || laterMessage(messages, sent)) return false;
   confirmed = messages;
-  sender.returned().store(messages, std::memory_order_release);
+  sender.completed().store(messages, std::memory_order_release);
   return true;
 }
 
@@ -101,7 +101,7 @@ void SimLink::onData(const Packet& packet) {
 
 void SimLink::put(const Packet& packet, SlotHeader* slot) const {
   const bool isDirect = packet.bytes >= direct.leastBytes;
-  if (packet.bytes == 0 || (isDirect && recalled)) return;
+  if (packet.bytes == 0 || (isDirect && cancelled)) return;
   std::byte* const place =
       isDirect ? direct.at(receiver.index(packet.number)) : payloadOf(slot, packet.bytes);
   std::memcpy(place, packet.payload->data(), packet.bytes);

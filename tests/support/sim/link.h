@@ -51,7 +51,7 @@ struct SimLink {
   /// A message that was sent before and is not confirmed.
   Packet again(uint32_t message);
   bool allConfirmed() const { return confirmed == sent; }
-  /// The payload of a message that is not confirmed was lent.
+  /// The payload of a message that is not confirmed was sent zero-copy.
   bool hasZeroCopyUnderWay() const;
   /// True when it was news.
   bool onAck(uint32_t messages);
@@ -67,8 +67,8 @@ struct SimLink {
   const int from, to, channel;
   const RingLayout layout;
   RingStorage sender, receiver;
-  DirectSlots direct;     // the receiver's
-  bool recalled = false;  // nothing is put there any more
+  DirectSlots direct;      // the receiver's
+  bool cancelled = false;  // nothing is put there any more
 
   // Messages sent at least once, and those of them known to have arrived.
   uint32_t sent, confirmed;

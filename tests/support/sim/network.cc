@@ -248,13 +248,13 @@ void SimNetwork::die(int rank) {
   deaths_.push_back(rank);
 }
 
-void SimNetwork::recall(int rank) {
+void SimNetwork::cancelZeroCopy(int rank) {
   std::lock_guard lock(mutex_);
   for (SimLink* link : ranks_[static_cast<size_t>(rank)].links)
     if (link->from == rank)
       link->dead |= link->hasZeroCopyUnderWay();
     else
-      link->recalled = true;
+      link->cancelled = true;
 }
 
 void SimNetwork::goDirect(int from, int to, int channel, const DirectSlots& slots) {

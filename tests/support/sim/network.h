@@ -66,9 +66,9 @@ class SimNetwork {
   /// arrives.
   void kill(int rank);
   bool alive(int rank) const;
-  /// Links on which `rank` has lent something that is not confirmed are cut, and nothing more is
-  /// put into its direct slots.
-  void recall(int rank);
+  /// Links on which `rank` has sent something zero-copy that is not confirmed are cut, and nothing
+  /// more is put into its direct slots.
+  void cancelZeroCopy(int rank);
   /// As Endpoint::goDirect() of `to`.
   void goDirect(int from, int to, int channel, const DirectSlots& slots);
   /// Called once for each death, in their order, by whoever moves the network, without its lock.

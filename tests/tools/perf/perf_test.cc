@@ -336,7 +336,7 @@ TEST(PerfRun, RefusesWhatDoesNotFitTheRanks) {
             "--algo double_tree does not exist for all_gather on 2 ranks of 1 host");
   auto three = Communicator::createLocal(3);
   EXPECT_EQ(refusal(three[0], {.collective = Collective::ReduceScatter,
-                               .exchange = Exchange::ReduceScatterV,
+                               .exchange = PerfExchange::ReduceScatterV,
                                .collectiveName = "reduce_scatterv",
                                .algorithm = "recursive"}),
             "--algo recursive does not exist for reduce_scatterv on 3 ranks of 1 host");

@@ -120,9 +120,9 @@ void compare(const RunModel& model, const Arrangement& layout, const Float32Refe
   EXPECT_EQ(tuned.tall, asksForTall() ? tuned.forward.begun : 0);
   EXPECT_EQ(tuned.others, 0);
   const Setting forced("TUTTI_ATTENTION", "reference");
-  const Taken reference = taken(options);
-  EXPECT_EQ(reference.forward.begun + reference.gradient.begun, 0);
-  EXPECT_GT(reference.others, 0);
+  const Taken slow = taken(options);
+  EXPECT_EQ(slow.forward.begun + slow.gradient.begun, 0);
+  EXPECT_GT(slow.others, 0);
 
   const std::string on = (layout.name.empty() ? "one rank" : layout.name) + " on GPUs, ";
   Finding fromHost{"rung 2", on + model.name + ", heads of 64"};
@@ -133,11 +133,11 @@ void compare(const RunModel& model, const Arrangement& layout, const Float32Refe
     const std::string& name = reference.one.names[p];
     const double bound = (name.ends_with("key.bias") ? 4 : 2) * distance<double, float>(right, one);
     fromHost.note(distance<double, float>(right, many), bound, name);
-    fromReference.note(distance<float, float>(reference.result.gradients[p], many), bound, name);
+    fromReference.note(distance<float, float>(slow.result.gradients[p], many), bound, name);
   }
   expectWithin(fromHost);
   expectWithin(fromReference);
-  EXPECT_FALSE(reference.result.gradients == tuned.result.gradients);
+  EXPECT_FALSE(slow.result.gradients == tuned.result.gradients);
 }
 
 TEST(TrainingByTensorCores, OfOneRank) {

@@ -14,7 +14,7 @@
 
 namespace tutti::parallel::host {
 
-void PrintTo(const GemmShape& s, std::ostream* out) {
+void PrintTo(const BlasShape& s, std::ostream* out) {
   *out << "[" << s.m << ", " << s.n << "] over " << s.k << (s.transposeA ? ", a transposed" : "")
        << (s.transposeB ? ", b transposed" : "");
 }
@@ -39,7 +39,7 @@ struct Padded {
   }
 };
 
-class Gemm : public testing::TestWithParam<GemmShape> {
+class Gemm : public testing::TestWithParam<BlasShape> {
  protected:
   Gemm() {
     setBlasThreads(1);
@@ -80,7 +80,7 @@ class Gemm : public testing::TestWithParam<GemmShape> {
     }
   }
 
-  const GemmShape s_ = GetParam();
+  const BlasShape s_ = GetParam();
   Padded a_{s_.transposeA ? s_.k : s_.m, s_.transposeA ? s_.m : s_.k};
   Padded b_{s_.transposeB ? s_.n : s_.k, s_.transposeB ? s_.k : s_.n};
   Padded c_{s_.m, s_.n};
@@ -89,9 +89,9 @@ class Gemm : public testing::TestWithParam<GemmShape> {
 TEST_P(Gemm, OverwritesEvenNaN) { check(0); }
 TEST_P(Gemm, Adds) { check(1); }
 
-std::vector<GemmShape> shapes() {
-  std::vector<GemmShape> result;
-  for (const GemmShape& s : {GemmShape{1, 1, 1},
+std::vector<BlasShape> shapes() {
+  std::vector<BlasShape> result;
+  for (const BlasShape& s : {BlasShape{1, 1, 1},
                              {31, 128, 128},
                              {32, 64, 128},
                              {33, 17, 5},

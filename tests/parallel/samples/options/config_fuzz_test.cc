@@ -140,7 +140,7 @@ TEST_F(ConfigFuzz, LinesOfARun) {
   for (int i = 0; i < casesOfAFile(); ++i) {
     const base::Bytes changed = mutator_.mutate(base::Bytes(data, data + good.size()));
     setFile(changed);
-    Progress(options, true).resumed(kLast);
+    TrainingProgress(options, true).resumed(kLast);
     const std::string kept = tests::contentsOf(file_);
     ASSERT_TRUE(bytes_.starts_with(kept)) << bytes_;
     ASSERT_TRUE(kept.empty() || kept.back() == '\n') << kept;

@@ -126,7 +126,7 @@ TEST(Matrices, HaveTwoDimensions) {
 /// An AllGather along an axis of 2, 3 or 1 ranks, without data, and what it is from and to.
 struct Moved {
   DeviceMesh mesh;
-  Step step;
+  RedistributionStep step;
   Tensor from, to;
 };
 Moved gatherOver(Axis axis) {
@@ -137,7 +137,8 @@ Moved gatherOver(Axis axis) {
   moved.to = Tensor(nullptr, DType::Float64, {2 * shape[axis], 7});
   return moved;
 }
-void expectRefused(const Step& step, const Collectives& counted, const Collectives& predicted) {
+void expectRefused(const RedistributionStep& step, const Collectives& counted,
+                   const Collectives& predicted) {
   EXPECT_THROW(requirePredicted(step, counted, predicted), Error);
 }
 

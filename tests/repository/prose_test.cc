@@ -34,7 +34,7 @@ std::string sentences(size_t count, size_t words) {
 }
 
 const std::vector<ForbiddenWord> kWords = {{"lend", "zero-copy send"},
-                                           {"remote peer", "remote peer"}};
+                                           {"far peer", "remote peer"}};
 
 std::vector<std::string> page(const std::string& text, Exempt exempt = Exempt::Nothing) {
   return checkPage({"a.md", lines(text)}, kWords, exempt);
@@ -156,10 +156,10 @@ TEST(Prose, UsesTheWordsOfTheGlossary) {
 TEST(Prose, ReadsForbiddenWordsFromTheLastTable) {
   const auto found = forbiddenWords({"g.md", lines("| Term | Meaning |\n|---|---|\n| rank | one |\n"
                                                    "\n## Not\n\nText.\n\n| Not | Use |\n|---|---|\n"
-                                                   "| Lend, remote peer | send |\n| x | y |\n")});
+                                                   "| Lend, far peer | send |\n| x | y |\n")});
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].word + "=" + found[0].replacement, "lend=send");
-  EXPECT_EQ(found[1].word, "remote peer");
+  EXPECT_EQ(found[1].word, "far peer");
   EXPECT_EQ(found[2].word + "=" + found[2].replacement, "x=y");
 }
 

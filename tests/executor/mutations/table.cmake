@@ -289,9 +289,9 @@ mutation(at_once_no_credit_is_given_back
          FILTER OneShot.CountsMessages*
          SHOWS "no progress")
 mutation(at_once_what_is_discarded_begins
-         ${shot} FROM [[            .operation = rank.words->operation,
-            .hasFailed = isOver(rank)};]]
-         TO [[            .operation = rank.words->operation};]]
+         ${shot} FROM [[                  .operation = rank.words->operation,
+                  .hasFailed = isOver(rank)};]]
+         TO [[                  .operation = rank.words->operation};]]
          FILTER OneShotFaults.WhatIsDiscarded*
          SHOWS "Which is|Actual: true")
 mutation(what_is_discarded_begins
@@ -780,9 +780,9 @@ mutation(operation_ends_without_a_look_at_poison
          SHOWS "ranks.isIdle")
 mutation(lanes_do_not_come_back_to_the_callers_stream
          FILE src/executor/copy/stream_executor.cc
-         FROM [[  for (Lane& lane : part.lanes) lane.end();
+         FROM [[  for (CopyLane& lane : part.lanes) lane.end();
   streams_->join(part.stream, part.streams);]]
-         TO [[  for (Lane& lane : part.lanes) lane.end();]]
+         TO [[  for (CopyLane& lane : part.lanes) lane.end();]]
          SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
          SHOWS "data race [^\n]*copyRows")
 mutation(peers_are_not_told_of_a_failure

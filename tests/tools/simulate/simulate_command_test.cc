@@ -1,4 +1,5 @@
-// `tutti simulate` as people run it. Arguments: the executable of tutti, and docs/reference/commands.md.
+// `tutti simulate` as people run it. Arguments: the executable of tutti, and
+// docs/reference/commands.md.
 
 #include <gtest/gtest.h>
 

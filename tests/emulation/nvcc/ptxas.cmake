@@ -5,8 +5,8 @@
 # memory: only the kernels of the files below may have one, and of so many bytes.
 
 # What is known of a tree's sums so far, one of 16 bytes for each of 10 levels (foldTree()).
-set(frames src_executor_cuda_kernels_cu src_executor_copy_kernels_cu)
-set(frame_src_executor_cuda_kernels_cu 160)
+set(frames src_executor_kernel_kernels_cu src_executor_copy_kernels_cu)
+set(frame_src_executor_kernel_kernels_cu 160)
 set(frame_src_executor_copy_kernels_cu 160)
 
 file(GLOB logs ${FOLDER}/*.log)

@@ -16,7 +16,7 @@ namespace {
 
 using topology::Tuning;
 
-/// As a communicator chooses: mapped_buffer_policy whatever memory a call has, and once for all
+/// As a communicator chooses: asking whatever memory a call has, and once for all
 /// blocks up to a power of two.
 Choice choiceFor(const MeasuredCall& call, const Tuning& tuning) {
   plan::CollectiveRequest request = call.request;
@@ -46,9 +46,9 @@ double timeOf(const MeasuredCall& call, const PlanSpec& spec) {
 
 double timeOf(const MeasuredCall& call, const Choice& choice) {
   if (choice.mapped && call.windows) return timeOf(call, *choice.mapped);
-  const double mapped_buffer_policy =
+  const double asking =
       choice.mapped ? call.policyMicroseconds / plan::MappedBufferPolicy::kEvery : 0;
-  return timeOf(call, choice.spec) + mapped_buffer_policy;
+  return timeOf(call, choice.spec) + asking;
 }
 
 /// What is chosen by, beside constants and preferences, and what is the same for all measured calls
@@ -168,10 +168,10 @@ double middleLogarithm(const MeasuredCall& call) {
 MeasuredCall inTheMiddle(const Alike& calls) {
   MeasuredCall all = *calls.front();
   if (all.microseconds.empty()) return all;
-  std::vector<double> middles, mapped_buffer_policy;
+  std::vector<double> middles, asking;
   for (const MeasuredCall* call : calls) {
     middles.push_back(middleLogarithm(*call));
-    mapped_buffer_policy.push_back(call->policyMicroseconds);
+    asking.push_back(call->policyMicroseconds);
   }
   for (auto& [name, time] : all.microseconds) {
     std::vector<double> ratios;
@@ -183,7 +183,7 @@ MeasuredCall inTheMiddle(const Alike& calls) {
     }
     time = std::exp(middleOf(middles) + middleOf(ratios));
   }
-  all.policyMicroseconds = middleOf(mapped_buffer_policy);
+  all.policyMicroseconds = middleOf(asking);
   return all;
 }
 

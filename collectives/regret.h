@@ -19,9 +19,8 @@ struct MeasuredCall {
   topology::Topology topology;
   bool windows = true;  ///< all buffers are mapped
   std::map<std::string, double>
-      microseconds;  ///< by names that isNamed() knows; "mapped" of windows
-  double policyMicroseconds =
-      0;  ///< what mapped_buffer_policy for mapped buffers adds where there are none
+      microseconds;               ///< by names that isNamed() knows; "mapped" of windows
+  double policyMicroseconds = 0;  ///< what asking for mapped buffers adds where there are none
 };
 
 /// Calls that were measured several times, once each, in the order of first appearance. A machine
@@ -31,7 +30,7 @@ struct MeasuredCall {
 /// not measured every time.
 std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls);
 
-/// How many times as long the chosen algorithm took as the best one, with what mapped_buffer_policy
+/// How many times as long the chosen algorithm took as the best one, with what asking
 /// in vain adds in the long run (plan::MappedBufferPolicy). Throws InvalidArgument when the chosen
 /// one was not measured.
 double regret(const MeasuredCall& call, const topology::Tuning& tuning);

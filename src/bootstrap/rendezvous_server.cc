@@ -276,7 +276,7 @@ void RendezvousServer::State::sweep() {
 RendezvousServer::RendezvousServer(const Rendezvous& point, std::chrono::milliseconds lifetime)
     : state_(std::make_shared<State>(point, lifetime)) {
   base::logEnabled(LogLevel::Debug);  // what the thread logs with outlives this object
-  base::ServiceThread::startAlone("tutti-rendezvous", [state = state_] { state->run(); });
+  base::ServiceThread::startAlone("tutti-set-up", [state = state_] { state->run(); });
 }
 
 RendezvousServer::~RendezvousServer() {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Whether ranks ask each other, before a collective, if all buffers of the call are mapped. Where
-// they are, the call needs no staging; where they are not, mapped_buffer_policy was in vain, and
+// they are, the call needs no staging; where they are not, asking was in vain, and
 // takes its time.
 
 #include <cstdint>

@@ -33,8 +33,7 @@ std::string sentences(size_t count, size_t words) {
   return text;
 }
 
-const std::vector<ForbiddenWord> kWords = {{"lend", "zero-copy send"},
-                                           {"far peer", "remote peer"}};
+const std::vector<ForbiddenWord> kWords = {{"lend", "zero-copy send"}, {"far peer", "remote peer"}};
 
 std::vector<std::string> page(const std::string& text, Exempt exempt = Exempt::Nothing) {
   return checkPage({"a.md", lines(text)}, kWords, exempt);

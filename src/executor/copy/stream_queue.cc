@@ -13,7 +13,7 @@ constexpr uint32_t kMostInBatch = 255;
 
 using BatchFunction = decltype(::cuStreamBatchMemOp);
 
-/// With the arguments, and without mapped_buffer_policy for the kernel module's leave, since
+/// With the arguments, and without asking for the kernel module's leave, since
 /// CUDA 11.7.
 BatchFunction* batchFunction() {
   static BatchFunction* const found =
@@ -72,7 +72,7 @@ cudaStream_t StreamQueue::flush() {
 
 // Writes of another GPU arrive in order, and the one that is waited for may overtake what is before
 // it inside of this one: then the wait has to flush, on platforms where the driver says that it
-// can. On the others there is nothing to flush, and mapped_buffer_policy for it is an error.
+// can. On the others there is nothing to flush, and asking for it is an error.
 unsigned waitFlagsOf(int device) {
   batchFunction();  // is found now or never
   int flushes = 0;

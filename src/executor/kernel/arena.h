@@ -1,7 +1,7 @@
 #pragma once
 
 // Memory that is there from the beginning, and of which parts are taken and given back without
-// mapped_buffer_policy CUDA: its own calls may wait for all that runs on a device, and what runs
+// asking CUDA: its own calls may wait for all that runs on a device, and what runs
 // may wait for another rank.
 
 #include <cstddef>

@@ -24,7 +24,7 @@ namespace {
 
 // A turn lasts about so long, and has so many calls.
 constexpr double kTurnUs = 2000;
-// Of the calls that tell what mapped_buffer_policy takes.
+// Of the calls that tell what asking takes.
 constexpr uint64_t kLeastBlock = 8;
 constexpr int64_t kLeastCalls = 3, kMostCalls = 300;
 
@@ -261,11 +261,11 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
   return times;
 }
 
-AlgorithmTime AlgorithmTimes::mapped_buffer_policy(const PerfOptions& options, int turns) {
+AlgorithmTime AlgorithmTimes::asking(const PerfOptions& options, int turns) {
   const base::KeptToCore core(place_);
-  AlgorithmTime mapped_buffer_policy;
+  AlgorithmTime asking;
   const auto choice = forcedChoice(collectives::kPreferMapped, c_, options, kLeastBlock);
-  if (!choice) return mapped_buffer_policy;
+  if (!choice) return asking;
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), kLeastBlock);
   Contestant with(sameRanks_, forced_.at(collectives::kPreferMapped), clockAhead_, options, bytes);
   const auto staged = std::ranges::find_if(
@@ -274,8 +274,8 @@ AlgorithmTime AlgorithmTimes::mapped_buffer_policy(const PerfOptions& options, i
   with.warmUp();
   without.warmUp();
   for (int i = 0; i < turns; ++i)
-    mapped_buffer_policy.turns.push_back(std::max(0.0, with.turn() - without.turn()));
-  return mapped_buffer_policy;
+    asking.turns.push_back(std::max(0.0, with.turn() - without.turn()));
+  return asking;
 }
 
 }  // namespace tutti::tools

@@ -38,10 +38,10 @@ class AlgorithmTimes {
   std::map<std::string, AlgorithmTime> measure(const PerfOptions& options, uint64_t blockBytes,
                                                int turns);
 
-  /// Collective: what mapped_buffer_policy for mapped buffers adds to a call of `options`'
+  /// Collective: what asking for mapped buffers adds to a call of `options`'
   /// collective on ordinary memory, whatever its size; no turns where there is nothing to ask for.
   /// The same on all ranks.
-  AlgorithmTime mapped_buffer_policy(const PerfOptions& options, int turns);
+  AlgorithmTime asking(const PerfOptions& options, int turns);
 
  private:
   Communicator sameRanks(const std::string& algorithm);

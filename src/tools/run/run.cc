@@ -24,7 +24,7 @@ tutti run.
       --restarts K  start a job that failed again, at most K times (default 0); TUTTI_RESTART
                     says how many times it was started before, and output files of later attempts
                     are in DIR/restart-1, DIR/restart-2, ...
-      --grace S     seconds between mapped_buffer_policy the other ranks to end and killing them (default 10)
+      --grace S     seconds between asking the other ranks to end and killing them (default 10)
   -h, --help        this text
 
 SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all ranks; after the first three a job

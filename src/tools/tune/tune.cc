@@ -108,16 +108,15 @@ class Tuner {
   }
 
   void measure(Communicator& part, AlgorithmTimes& times, const PerfOptions& options) {
-    AlgorithmTime mapped_buffer_policy;
-    if (!options.windows) mapped_buffer_policy = times.mapped_buffer_policy(options, 3 * o_.turns);
+    AlgorithmTime asking;
+    if (!options.windows) asking = times.asking(options, 3 * o_.turns);
     for (const uint64_t bytes : o_.blockBytes) {
       MeasuredCall call;
       call.request.collective = options.collective;
       call.request.count = bytes / sizeOf(call.request.type);
       call.topology = Inspection::topology(part);
       call.windows = options.windows;
-      if (!mapped_buffer_policy.turns.empty())
-        call.policyMicroseconds = mapped_buffer_policy.median();
+      if (!asking.turns.empty()) call.policyMicroseconds = asking.median();
       verdicts_.push_back(judge(call, times.measure(options, bytes, o_.turns)));
       if (record_) *record_ << jsonOf(verdicts_.back()) << std::flush;
     }

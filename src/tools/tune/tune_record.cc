@@ -27,7 +27,7 @@ Number numberOf(const nlohmann::json& object, const char* name, Number least, Nu
 Verdict verdictOf(const nlohmann::json& object) {
   if (!object.is_object()) throw std::runtime_error("not an object");
   Verdict verdict;
-  auto& [request, topology, windows, microseconds, mapped_buffer_policy] = verdict.call;
+  auto& [request, topology, windows, microseconds, asking] = verdict.call;
   const auto collective = plan::parseCollective(object.at("collective").get<std::string>());
   if (!collective) throw std::runtime_error("there is no such collective");
   request.collective = *collective;
@@ -45,7 +45,7 @@ Verdict verdictOf(const nlohmann::json& object) {
     if (host < 0 || host >= topology.ranks) throw std::runtime_error("hosts are numbered from 0");
   for (const auto& entry : object.at("microseconds").items())
     microseconds[entry.key()] = numberOf(object.at("microseconds"), entry.key().c_str(), 1e-3, 1e9);
-  if (!windows) mapped_buffer_policy = numberOf(object, "mapped_buffer_policy", 0.0, 1e9);
+  if (!windows) asking = numberOf(object, "asking", 0.0, 1e9);
   verdict.ratio = numberOf(object, "ratio", 0.0, 1e9);
   verdict.leastRatio = numberOf(object, "ratio_low", 0.0, 1e9);
   return verdict;
@@ -54,7 +54,7 @@ Verdict verdictOf(const nlohmann::json& object) {
 }  // namespace
 
 std::string jsonOf(const Verdict& verdict) {
-  const auto& [request, topology, windows, microseconds, mapped_buffer_policy] = verdict.call;
+  const auto& [request, topology, windows, microseconds, asking] = verdict.call;
   // Nanoseconds are more than a clock tells.
   const auto rounded = [](double value) { return std::round(value * 1000) / 1000; };
   nlohmann::json times = nlohmann::json::object();
@@ -70,7 +70,7 @@ std::string jsonOf(const Verdict& verdict) {
                       {"microseconds", times},
                       {"ratio", rounded(verdict.ratio)},
                       {"ratio_low", rounded(verdict.leastRatio)}};
-  if (!windows) line["mapped_buffer_policy"] = rounded(mapped_buffer_policy);
+  if (!windows) line["asking"] = rounded(asking);
   return line.dump() + "\n";
 }
 

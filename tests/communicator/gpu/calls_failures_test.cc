@@ -184,7 +184,7 @@ TEST_F(GpuCalls, ThatNeverMeetAreAMismatchWithBothSides) {
 // not be what rank 1 calls by it, be it that rank 0 waits and asks, or rank 1.
 TEST_F(GpuCalls, OfARankThatReplaysAreNotComparedByTheirNumbers) {
   constexpr int kReplays = 3;
-  for (const int mapped_buffer_policy : {0, 1}) {
+  for (const int asking : {0, 1}) {
     Setting s(2, 2, kCount);
     const auto sum = [&](int r, size_t count) {
       s.ranks[r].allReduce(s.args(r, count), s.streams[r]);
@@ -199,15 +199,15 @@ TEST_F(GpuCalls, OfARankThatReplaysAreNotComparedByTheirNumbers) {
     const cudaStream_t stream = StreamRef(s.streams[0]).cuda();
     const cudaGraphExec_t graph = capture(s.ranks[0], stream, [&] { sum(0, kCount); });
     const cudaGraphExec_t other = capture(s.ranks[0], stream, [&] {
-      mapped_buffer_policy == 0 ? sendTwice() : sumThrice();  // never replayed
+      asking == 0 ? sendTwice() : sumThrice();  // never replayed
     });
     for (int i = 0; i < kReplays; ++i) {
       ASSERT_EQ(cudaGraphLaunch(graph, stream), cudaSuccess);
       sum(1, kCount);
     }
-    sum(mapped_buffer_policy, 10);
+    sum(asking, 10);
     std::this_thread::sleep_for(std::chrono::milliseconds(1300));
-    sum(1 - mapped_buffer_policy, 10);
+    sum(1 - asking, 10);
     for (Stream& each : s.streams) each.synchronize();
     for (const Communicator& c : s.ranks) EXPECT_FALSE(c.asyncError()) << c.asyncError()->what();
     for (const cudaGraphExec_t each : {graph, other})

@@ -246,9 +246,8 @@ TEST(Record, SaysWhatItRefusesAndWhere) {
   EXPECT_NE(refusal("all_reduce", "all_produce").find("no such collective"), std::string::npos);
   EXPECT_NE(refusal("[0,0]", "[0,7]").find("numbered from 0"), std::string::npos);
   refusal("\"windows\":true", "\"windows\":1");
-  EXPECT_NE(
-      refusal("\"windows\":true", "\"windows\":false").find("mapped_buffer_policy is no number"),
-      std::string::npos);
+  EXPECT_NE(refusal("\"windows\":true", "\"windows\":false").find("asking is no number"),
+            std::string::npos);
   refusal("{\"block_bytes\"", "[");
   refusal("\"ring\":", "\"ring\":-");
   refusal(good, "[]");

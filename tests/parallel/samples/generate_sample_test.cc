@@ -50,7 +50,9 @@ class Generate : public testing::Test {
     EXPECT_NE(output.text.find(named), std::string::npos) << output.text << "\nnot: " << named;
   }
   static std::string llama() { return sources + "/huggingface/llama"; }
-  static std::string gpt2() { return " --tokenizer " + sources + "/tokenizers/gpt2.json "; }
+  static std::string gpt2() {
+    return " --tokenizer " + sources + "/tokenizer/tokenizers/gpt2.json ";
+  }
   static constexpr const char* kSmall = "--layers 1 --width 32 --heads 2 ";
 
   tests::TemporaryFolder folder_;
@@ -150,8 +152,8 @@ TEST_F(Generate, RefusesByName) {
   train(std::string(kSmall) + gpt2() + "--steps 1 --checkpoints " + file("run"));
   const std::string from = "--from " + file("run");
   expectRefused("generate", from, 1, ": its tokenizer.json is needed, as --tokenizer");
-  expectRefused("generate", from + " --tokenizer " + sources + "/tokenizers/qwen2.json", 1,
-                " was trained with tokenizer ");
+  expectRefused("generate", from + " --tokenizer " + sources + "/tokenizer/tokenizers/qwen2.json",
+                1, " was trained with tokenizer ");
   expectRefused("generate", from + gpt2() + "--context 17", 1,
                 "--context 17: the model sees at most 16 tokens");
   expectRefused("generate", from + gpt2() + "--tp 3", 1, "3");

@@ -31,8 +31,8 @@ struct MeasuredCall {
 std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls);
 
 /// How many times as long the chosen algorithm took as the best one, with what asking
-/// in vain adds in the long run (plan::MappedBufferPolicy). Throws InvalidArgument when the chosen
-/// one was not measured.
+/// adds in the long run where nothing is mapped (plan::MappedBufferPolicy). Throws InvalidArgument
+/// when the chosen one was not measured.
 double regret(const MeasuredCall& call, const topology::Tuning& tuning);
 
 /// The mean and the worst regret.

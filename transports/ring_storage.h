@@ -50,7 +50,7 @@ class RingStorage {
   }
   /// The payload of a message was sent zero-copy: it lies outside its slot.
   bool isZeroCopy(uint32_t message) const { return zeroCopy_[index(message)] != nullptr; }
-  /// Copies a payload that was sent zero-copy into its slot: it is sent zero-copy no more.
+  /// Copies the payload of a zero-copy message into its slot, which is sent in its place.
   void keep(uint32_t message) {
     SlotHeader* const s = slot(message);
     std::memcpy(payloadOf(s, s->bytes), zeroCopy_[index(message)], s->bytes);

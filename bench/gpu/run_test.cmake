@@ -27,7 +27,7 @@ endfunction()
 # Tests that are as GoogleTest's: what is in SKIPPED is not run, and each writes that it was.
 file(WRITE ${FOLDER}/build/tests/gpu_communicator_test [=[#!/bin/bash
 skipped=:${1#--gtest_filter=-}:
-for test in Some.Passes Some.Hangs Some.Crashes All/Some.ElementwiseKernels/0 All/Some.Fails/1 Some.PassesToo; do
+for test in Some.Passes Some.Hangs Some.Crashes All/Some.Leaves/0 All/Some.Fails/1 Some.PassesToo; do
   case $skipped in *:$test:*) continue ;; esac
   echo "[ RUN      ] $test"
   case $test in
@@ -69,7 +69,7 @@ foreach(program gpu_communicator_test gpu_processes_test nccl_gpu)
 endforeach()
 set(ENV{TUTTI_TEST_CASE_SECONDS} 2)
 run(1 --build ${FOLDER}/build --parts "communicator.*|nccl_programs|torch")
-expect("\n. communicator . ..failed.. [^\n]*All/Some.Fails/1 All/Some.ElementwiseKernels/0 Some.Crashes Some.Hangs *.\n"
+expect("\n. communicator . ..failed.. [^\n]*All/Some.Fails/1 All/Some.Leaves/0 Some.Crashes Some.Hangs *.\n"
        "\n. communicator_processes . passed . [0-9]+ s, but for what was skipped"
        "\n- communicator_processes: skipped, it wants two devices: Some.Skips All/Some.Skips/0\n" "\n. communicator_hosts . not run: there is no gpu_hosts_test"
        "\n. nccl_programs . ..failed.. .status 1. . gpu/other *.\n"

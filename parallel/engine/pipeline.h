@@ -41,8 +41,8 @@ class Pipeline {
     std::function<Batch(int microBatch)> batch;  ///< this rank's, in the step
     double perToken = 1;                         ///< scale of the loss's gradient
   };
-  /// ElementwiseKernels gradients, and on the last stage's rank the loss, in the store. Collective
-  /// over the ranks of the pipeline.
+  /// Leaves gradients, and on the last stage's rank the loss, in the store. Collective over the
+  /// ranks of the pipeline.
   void run(const Step& step);
 
   /// One batch through all stages: logits on the last one's rank, no data on the others; valid

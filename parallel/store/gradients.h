@@ -82,7 +82,7 @@ class Gradients {
     int units = 0, unitsDone = 0;
     int round = -1;              // that is being written, or was written last
     std::vector<Tensor> levels;  // full buffers; none while they are given back
-    Tensor reduced;      // over ranks: in this bucket's memory, or while it is lent in a buffer
+    Tensor reduced;      // over ranks: in this bucket's memory, or while it is borrowed in a buffer
     Memory memory;       // where everything is replicated, also level 0
     Event done;          // with `reduced`
     Tensor total;        // of the rounds that were added

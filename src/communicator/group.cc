@@ -12,8 +12,8 @@
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
-#include "src/communicator/gpu_backend.h"
-#include "src/communicator/gpu_work.h"
+#include "src/communicator/gpu/gpu_backend.h"
+#include "src/communicator/gpu/gpu_work.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/operations.h"
 

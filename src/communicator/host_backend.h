@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "src/communicator/call.h"
-#include "src/communicator/failure_state.h"
+#include "src/communicator/failure/failure_state.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/message_types.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-// Links: how a rank reaches the others with data of the host. It owns the topology, the endpoint
-// and the ranks of other hosts that this rank probes. Set-up writes it, on the thread that
+// RankLinks: how a rank reaches the others with data of the host. It owns the topology, the
+// endpoint and the ranks of other hosts that this rank probes. Set-up writes it, on the thread that
 // connects, before the first operation; from then on operations and the monitor's thread read it,
 // and what they read is constant. The endpoint itself belongs to the operation that has its turn;
 // of the monitor's thread it knows probe() and ways() only.
@@ -12,8 +12,8 @@
 
 #include <tutti/error.h>
 
+#include "src/communicator/failure/network_watch.h"
 #include "src/communicator/membership.h"
-#include "src/communicator/network_watch.h"
 #include "src/communicator/settings.h"
 #include "src/topology/topology.h"
 #include "transports/connection.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "src/communicator/call.h"
-#include "src/communicator/gpu_work.h"
+#include "src/communicator/gpu/gpu_work.h"
 #include "src/communicator/host_backend.h"
 #include "src/communicator/owners.h"
 #include "src/communicator/placement.h"

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/communicator/gpu_backend.h"
-#include "src/communicator/gpu_work.h"
+#include "src/communicator/gpu/gpu_backend.h"
+#include "src/communicator/gpu/gpu_work.h"
 #include "src/communicator/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"

@@ -14,8 +14,8 @@
 #include <tutti/error.h>
 
 #include "src/base/clock.h"
-#include "src/communicator/failure_state.h"
-#include "src/communicator/gpu.h"
+#include "src/communicator/failure/failure_state.h"
+#include "src/communicator/gpu/gpu.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/messages.h"
 

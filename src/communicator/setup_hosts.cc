@@ -9,7 +9,7 @@
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
-#include "src/communicator/failure_state.h"
+#include "src/communicator/failure/failure_state.h"
 #include "src/communicator/links.h"
 #include "src/communicator/peers.h"
 #include "src/communicator/setup.h"

@@ -21,8 +21,10 @@
 #include "src/base/clock.h"
 #include "src/communicator/call.h"
 #include "src/communicator/children.h"
-#include "src/communicator/failure_state.h"
-#include "src/communicator/gpu_backend.h"
+#include "src/communicator/failure/failure_state.h"
+#include "src/communicator/failure/votes.h"
+#include "src/communicator/failure/watchdog.h"
+#include "src/communicator/gpu/gpu_backend.h"
 #include "src/communicator/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
@@ -30,8 +32,6 @@
 #include "src/communicator/owners.h"
 #include "src/communicator/peers.h"
 #include "src/communicator/settings.h"
-#include "src/communicator/votes.h"
-#include "src/communicator/watchdog.h"
 #include "transports/connection.h"
 
 namespace tutti::communicator {

@@ -1,8 +1,7 @@
 #pragma once
 
 // Whether ranks ask each other, before a collective, if all buffers of the call are mapped. Where
-// they are, the call needs no staging; where they are not, asking was in vain, and
-// takes its time.
+// they are, the call needs no staging; where they are not, asking has cost time for nothing.
 
 #include <cstdint>
 
@@ -17,17 +16,17 @@ class MappedBufferPolicy {
   static constexpr uint32_t kPatience = 8, kEvery = 64;
 
   /// Whether the next call asks. One that does has to tell what it found.
-  bool next() { return vain_ < kPatience || ++passed_ % kEvery == 0; }
+  bool next() { return unmapped_ < kPatience || ++passed_ % kEvery == 0; }
   void found(bool mapped) {
     if (mapped)
-      vain_ = passed_ = 0;
-    else if (vain_ < kPatience)
-      ++vain_;
+      unmapped_ = passed_ = 0;
+    else if (unmapped_ < kPatience)
+      ++unmapped_;
   }
 
  private:
-  uint32_t vain_ = 0;    // how many have asked in vain in a row
-  uint32_t passed_ = 0;  // how many have come since
+  uint32_t unmapped_ = 0;  // how many in a row have found ordinary memory
+  uint32_t passed_ = 0;    // how many have come since
 };
 
 }  // namespace tutti::plan

@@ -196,8 +196,7 @@ TEST(Fit, PrefersForBothKindsOfMemory) {
   ordinary.microseconds["one_shot"] = 10;  // which no constants of a machine would foretell
   MeasuredCall window = ordinary;
   window.windows = true;
-  // MappedBufferPolicy makes calls on ordinary memory 1.2 times as long in the mean: not worth it
-  // for less.
+  // Asking makes calls on ordinary memory 1.2 times as long in the mean: not worth it for less.
   for (const double mapped : {5.0, 9.0, 50.0}) {
     window.microseconds["mapped"] = mapped;
     const std::vector<MeasuredCall> calls{window, ordinary};

@@ -7,10 +7,13 @@
 
 #include <sstream>
 
+#include "tests/support/test_main.h"
+
 namespace tutti::repository {
 namespace {
 
 std::string sourceRoot;
+const tests::Arguments commandLine{{"SOURCE_TREE", &sourceRoot}};
 
 enum class Limit { AtMost, AtLeast };
 /// Whether a test fails beyond the limit.
@@ -94,28 +97,28 @@ std::vector<Figure> figuresOf(const Tree& tree) {
   const size_t percent =
       (tested.sources - tested.untested.size()) * 100 / std::max<size_t>(tested.sources, 1);
   return {
-      count("fields of Communicator::Impl", impl.fields, 12, Held::NotYet),
-      count("methods of Communicator::Impl", impl.methods, 20, Held::NotYet),
+      count("fields of Communicator::Impl", impl.fields, 12, Held::Enforced),
+      count("methods of Communicator::Impl", impl.methods, 20, Held::Enforced),
       {"lines of the longest function of src", longest, Limit::AtMost, 60, Held::NotYet, tooLong},
       count("product files that name MutationPoint",
             pathsOf(tree,
                     [](const TokenizedFile& file) {
                       return isProduct(file.file->path) && hasToken(file, "MutationPoint");
                     }),
-            0, Held::NotYet),
-      count("folders with more than 50 files", crowdedFolders(tree.files, 50), 0, Held::NotYet),
+            0, Held::Enforced),
+      count("folders with more than 50 files", crowdedFolders(tree.files, 50), 0, Held::Enforced),
       count("files of tests/ with a main()",
             pathsOf(tree,
                     [](const TokenizedFile& file) {
                       return file.file->path.starts_with("tests/") && hasMain(file);
                     }),
-            30, Held::NotYet),
+            30, Held::Enforced),
       {"percent of sources with a test", percent, Limit::AtLeast, 80, Held::NotYet,
        tested.untested},
       count("files of code over 600 lines",
             pathsOf(tree, [](const TokenizedFile& file) { return file.file->lines.size() > 600; }),
-            0, Held::NotYet),
-      count("type names that two files define", duplicateTypes(tree.code), 0, Held::NotYet),
+            0, Held::Enforced),
+      count("type names that two files define", duplicateTypes(tree.code), 0, Held::Enforced),
   };
 }
 
@@ -269,13 +272,3 @@ TEST(Figures, HoldUpToTheirLimits) {
 
 }  // namespace
 }  // namespace tutti::repository
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s SOURCE_TREE\n", argv[0]);
-    return 2;
-  }
-  tutti::repository::sourceRoot = argv[1];
-  return RUN_ALL_TESTS();
-}

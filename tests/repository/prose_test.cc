@@ -5,13 +5,19 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
+#include <regex>
+#include <set>
 #include <sstream>
+
+#include "tests/support/test_main.h"
 
 namespace tutti::repository {
 namespace {
 
 std::string sourceRoot;
+const tests::Arguments commandLine{{"SOURCE_TREE", &sourceRoot}};
 constexpr const char* kGlossary = "docs/glossary.md";
 
 std::vector<std::string> lines(const std::string& text) {
@@ -61,6 +67,34 @@ std::vector<ForbiddenWord> wordsOfTheGlossary(const std::vector<SourceFile>& fil
   return {};
 }
 
+/// What the glossary says is in the code, without the words of its last table.
+std::vector<std::string> namesOfTheGlossary(const std::vector<SourceFile>& files) {
+  static const std::regex kName("`([^`]+)`");
+  std::vector<std::string> names;
+  for (const SourceFile& file : files) {
+    if (file.path != kGlossary) continue;
+    for (const std::string& line : file.lines) {
+      if (line == "## Words that we replace") return names;
+      if (!line.starts_with('|')) continue;
+      const std::string cell = line.substr(line.rfind('|', line.size() - 2));
+      for (std::sregex_iterator at(cell.begin(), cell.end(), kName), end; at != end; ++at)
+        names.push_back((*at)[1]);
+    }
+  }
+  return names;
+}
+
+/// Whether it is a path of the tree, or all of its words stand in its sources.
+bool isThere(const std::string& name, const std::set<std::string>& words) {
+  static const std::regex kWord("[A-Za-z_][A-Za-z0-9_]*");
+  if (name.find('/') != std::string::npos)
+    return std::filesystem::exists(std::filesystem::path(sourceRoot) /
+                                   name.substr(0, name.find('*')));
+  for (std::sregex_iterator at(name.begin(), name.end(), kWord), end; at != end; ++at)
+    if (!words.contains(at->str())) return false;
+  return true;
+}
+
 Exempt exemptionOf(const std::string& path) {
   if (path == kGlossary) return Exempt::Everything;
   return path == "CHANGELOG.md" ? Exempt::Cells : Exempt::Nothing;  // its table of new names
@@ -94,6 +128,22 @@ TEST(Prose, OfPublicHeadersKeepsToTheRules) {
   }
   EXPECT_GE(headers, 10u) << sourceRoot;
   expectNone(findings);
+}
+
+TEST(Prose, OfTheGlossaryNamesWhatIsThere) {
+  const auto files = readTree(sourceRoot);
+  static const std::regex kWord("[A-Za-z_][A-Za-z0-9_]*");
+  std::set<std::string> words;
+  for (const SourceFile& file : files)
+    if (isCode(file.path) && !file.path.starts_with("tests/repository/"))
+      for (const std::string& line : file.lines)
+        for (std::sregex_iterator at(line.begin(), line.end(), kWord), end; at != end; ++at)
+          words.insert(at->str());
+  const auto names = namesOfTheGlossary(files);
+  EXPECT_GE(names.size(), 60u);
+  for (const std::string& name : names) EXPECT_TRUE(isThere(name, words)) << name;
+  EXPECT_FALSE(isThere("executor::NothingOfThatName", words));
+  EXPECT_FALSE(isThere("src/nothing_of_that_name", words));
 }
 
 TEST(Prose, HasShortSentences) {
@@ -220,13 +270,3 @@ TEST(Prose, OfCommentsLeavesOutCodeAndStrings) {
 
 }  // namespace
 }  // namespace tutti::repository
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s SOURCE_TREE\n", argv[0]);
-    return 2;
-  }
-  tutti::repository::sourceRoot = argv[1];
-  return RUN_ALL_TESTS();
-}

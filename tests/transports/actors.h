@@ -42,8 +42,8 @@ struct Stream {
 
 std::unique_ptr<Actor> sender(const Stream& stream);
 std::unique_ptr<Actor> receiver(const Stream& stream);
-/// A sender that lends what it sends, where the transport takes that, from a few buffers, and
-/// spoils each as soon as it is returned.
+/// A sender of zero-copy messages, where the transport has them, from a few buffers. It spoils each
+/// buffer as soon as its message is completed.
 std::unique_ptr<Actor> zeroCopySender(const Stream& stream);
 
 /// One large message in pieces that fill slots, put together and compared as a whole.

@@ -10,8 +10,8 @@
 
 namespace tutti::transports::joined {
 
-/// `localNumbers` by rank: the peer's number in `near`, or kRemote where only `far` reaches it. In
-/// `far` ranks have their own numbers. Both must have the same layout (InvalidArgument).
+/// `localNumbers` by rank: the peer's number in `local`, or kRemote where only `remote` reaches it.
+/// In `remote` ranks have their own numbers. Both must have the same layout (InvalidArgument).
 inline constexpr int kRemote = -1;
 std::unique_ptr<Endpoint> makeJoinedEndpoint(std::unique_ptr<Endpoint> local,
                                              std::vector<int> localNumbers,

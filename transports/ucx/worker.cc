@@ -553,8 +553,8 @@ uint64_t Worker::addSink(MessageSink* sink) {
 
 void Worker::removeSink(uint64_t number) { sinks_.erase(number); }
 
-// Both headers begin with the door. What is for nobody is dropped: its endpoint is gone, or it
-// comes from a stranger.
+// Both headers begin with the sink's number. What is for nobody is dropped: its endpoint is gone,
+// or it comes from a stranger.
 MessageSink* Worker::sinkOf(const void* header, size_t headerBytes) {
   uint64_t number = 0;
   if (headerBytes < sizeof number) return nullptr;

@@ -106,7 +106,7 @@ class Worker {
   /// Where others can ask whether these lead here.
   const ProbeAddress& responder() const { return responder_.address(); }
 
-  /// A random number, so that whoever was not told it cannot send to this door.
+  /// A random number, so that whoever was not told it cannot send to this sink.
   uint64_t addSink(MessageSink* sink);
   void removeSink(uint64_t number);
 
@@ -144,7 +144,7 @@ class Worker {
   /// False when it does not hold.
   bool awaitWhileMoving(const std::function<bool()>& condition,
                         const std::function<bool()>& hasFailed);
-  /// Fetches the data of a message with rendezvous. Within Door::onData() only.
+  /// Fetches the data of a message with rendezvous. Within MessageSink::onData() only.
   void fetch(const Arrived& data, void* to, UcxOperation& operation);
   /// Keeps `link` until UCX is through with it.
   void keep(std::unique_ptr<UcxLink> link);

@@ -11,7 +11,7 @@ namespace tutti::parallel {
 
 class HostKernels final : public Kernels {
  public:
-  /// Uses the best elementwise that this processor has.
+  /// Uses the best elementwise kernels that this processor has.
   HostKernels();
   explicit HostKernels(const host::ElementwiseSet& elementwise) : elementwise_(elementwise) {}
 
@@ -62,7 +62,7 @@ class HostKernels final : public Kernels {
   void update(const AdamWArgs& args, const AdamWTensors& tensors);
   void update(const SgdArgs& args, const SgdTensors& tensors);
   void addSquaresOf(const Tensor& x, ExactSum& sum);
-  /// Calls body(elementwise of x's type); the argument's type tells the body what T is.
+  /// Calls body(elementwise kernels of x's type); the argument's type tells the body what T is.
   template <class Body>
   void dispatch(const Tensor& x, Body body) const {
     switch (x.type) {

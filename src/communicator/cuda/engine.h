@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 #include "src/executor/kernel/interpreter.h"
 #include "transports/p2p/endpoint.h"
 
@@ -46,8 +46,8 @@ class GpuEngine {
   virtual std::optional<GpuFailure> failure(uint64_t launched) const = 0;
 };
 
-/// The endpoint outlives it, and so does the process's residency. `far` leads to the peers that the
-/// endpoint has through the host. `keepsLines`: as wireFor() has it.
+/// The endpoint outlives it, and so does the process's residency. `remote` leads to the peers that
+/// the endpoint has through the host. `keepsLines`: as wireFor() has it.
 std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::P2pEndpoint& endpoint,
                                             const executor::kernel::InterpreterOptions& options,
                                             bool keepsLines,

@@ -211,7 +211,7 @@ bool CudaSide::canMap() const {
   return true;
 }
 
-// Whether near or far: their kernels wait for each other here.
+// In this process or another: their kernels wait for each other here.
 uint32_t CudaSide::ranksHere() const {
   return static_cast<uint32_t>(std::ranges::count_if(peers_, [&](const Neighbour& peer) {
     return peer.process == thisProcess() && peer.device == device();

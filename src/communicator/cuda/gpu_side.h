@@ -13,7 +13,7 @@
 #include "src/communicator/cuda/engine.h"
 #include "src/communicator/cuda/graph_count.h"
 #include "src/communicator/cuda/launch_order.h"
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 #include "src/device/any_stream.h"
 #include "src/executor/copy/probe.h"
 #include "transports/p2p/endpoint.h"

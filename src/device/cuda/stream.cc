@@ -76,7 +76,7 @@ class CudaStream final : public AnyStream {
  private:
   /// The graph that the stream is being captured into, or null.
   cudaGraph_t graph() const;
-  /// MappedBufferPolicy or waiting would end the capture.
+  /// Asking or waiting would end the capture.
   void requireNoCapture(const char* call) const;
 
   const int device_;

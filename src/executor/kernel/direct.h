@@ -15,9 +15,9 @@ namespace tutti::executor::kernel {
 /// receiver will check. Those of the ring's header are what travels, gaps included.
 inline constexpr uint32_t kLeastTravel = transports::kLineBytes;
 
-/// Tells `far` where direct messages between this rank and `peer` lie, which is joined through the
-/// host; nothing where none are direct. Before either of them sends. Throws InvalidArgument where
-/// `far` cannot do that.
+/// Tells `remote` where direct messages between this rank and `peer` lie, which is joined through
+/// the host; nothing where none are direct. Before either of them sends. Throws InvalidArgument
+/// where `remote` cannot do that.
 void goDirect(const transports::p2p::P2pEndpoint& endpoint, transports::Endpoint& remote, int peer);
 
 /// Makes what a network's card has written to a device's memory visible to its kernels, where the

@@ -113,8 +113,9 @@ class Interpreter {
  public:
   /// Throws InvalidUsage where the device does not hold the blocks, PeerLost where a peer is not
   /// connected. The endpoint and the residency outlive it; launches have ended before it does, and
-  /// graphs of them are not replayed any more. Where the endpoint has peers through the host, `far`
-  /// leads to them, has remoteLayout(), and serves nobody else; a thread moves what it carries.
+  /// graphs of them are not replayed any more. Where the endpoint has peers through the host,
+  /// `remote` leads to them, has remoteLayout(), and serves nobody else; a thread moves what it
+  /// carries.
   Interpreter(transports::p2p::P2pEndpoint& endpoint, Residency& residency,
               const InterpreterOptions& options = {},
               std::unique_ptr<transports::Endpoint> remote = nullptr);

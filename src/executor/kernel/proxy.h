@@ -31,10 +31,10 @@ struct RemoteFailure {
 
 class Proxy {
  public:
-  /// Serves those peers that `endpoint`, which outlives it, has through the host. `far` knows their
-  /// addresses and was told of direct messages (goDirect()), and nobody else uses it. `stopWord` is
-  /// pinned: 0 until the kernel must end. Throws InvalidArgument where `far` has another layout
-  /// than remoteLayout(), and what its rings throw.
+  /// Serves those peers that `endpoint`, which outlives it, has through the host. `remote` knows
+  /// their addresses and was told of direct messages (goDirect()), and nobody else uses it.
+  /// `stopWord` is pinned: 0 until the kernel must end. Throws InvalidArgument where `remote` has
+  /// another layout than remoteLayout(), and what its rings throw.
   Proxy(const transports::p2p::P2pEndpoint& endpoint, std::unique_ptr<transports::Endpoint> remote,
         uint32_t* stopWord);
   ~Proxy() { finish(); }

@@ -4,13 +4,12 @@
 // side the slots of p2p, in pinned memory, on the other a transport's ring. Message n of the link
 // is as many messages of the ring further on at both ends, so slots need no numbers of their own.
 //
-//   kernel -> slot, number -> read in place or copied to the ring -> ... -> credit, once nobody
-//   reads it kernel <- slot, header, number last <- copied from the ring <- ...    credit -> next
-//   slot
+//   kernel -> slot, number -> zero-copy or copied to the ring -> ... -> credit, once nobody reads
+//   it kernel <- slot, header, number last <- copied from the ring <- ...      credit -> next slot
 //
-// Of direct messages (Link::directBytes) the payload is in memory of the device at both ends, which
-// the transport reads and writes by itself; only what says that they are there goes this way. The
-// ring's slot is given back when the kernel has taken the message.
+// Of direct messages (P2pLink::directBytes) the payload is in memory of the device at both ends,
+// which the transport reads and writes by itself; only what says that they are there goes this way.
+// The ring's slot is given back when the kernel has taken the message.
 //
 // Nothing here waits, and one thread calls it.
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/communicator/cuda/block_shares.h"
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 #include "tests/communicator/gpu/hosts.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"

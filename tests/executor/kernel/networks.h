@@ -12,7 +12,7 @@ RemoteNetwork simNetwork(const transports::sim::SimOptions& options);
 RemoteNetwork badSimNetwork(uint64_t seed);
 /// Over loopback. Its workers live as long as it.
 RemoteNetwork ucxNetwork();
-/// It cannot lend: everything is copied.
+/// It has no zero-copy sends: everything is copied.
 RemoteNetwork shmNetwork();
 
 }  // namespace tutti::tests

@@ -109,8 +109,8 @@ TEST_F(UcxDirect, IsFetchedByAThreadThatHasEntered) {
   EXPECT_NE(entered_.load(), std::this_thread::get_id());
 }
 
-// The host may not be able to read it: until there is a connection it is not copied, as what is
-// lent else, but waits where it is.
+// The host may not be able to read it: until there is a connection it is not copied, as other
+// zero-copy payloads are, but waits where it is.
 TEST_F(UcxDirect, IsNotCopiedWhileThereIsNoConnection) {
   std::vector<std::byte> large(kBytes), small(kLeast - 1);
   {

@@ -59,7 +59,7 @@ cudaError_t loadUpdates();
 /// norms.cu: of kMostNormColumns at most, in runs of kNormRun elements whatever the types.
 cudaError_t enqueue(const InRuns<NormForward>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream);
-/// ElementwiseKernels besides what the weights' gradients are sums of, for SumsOfNorms: of each
+/// Leaves besides what the weights' gradients are sums of, for SumsOfNorms: of each
 /// slice of the rows dy times the normalized x and, where there is a mean, of all of them behind
 /// that, dy. Only of operands whose runOf() is not 0.
 struct SlicedNormBackward {

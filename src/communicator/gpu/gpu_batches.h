@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/communicator/gpu_work.h"
+#include "src/communicator/gpu/gpu_work.h"
 
 namespace tutti::communicator {
 

@@ -1,4 +1,4 @@
-#include "src/communicator/network_watch.h"
+#include "src/communicator/failure/network_watch.h"
 
 #include <algorithm>
 #include <utility>

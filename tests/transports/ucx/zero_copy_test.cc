@@ -50,7 +50,7 @@ TEST(UcxZeroCopy, IsReturnedWhenItIsReadNoMore) {
   }
 }
 
-// A peer that takes nothing: what was sent zero-copy to it is wanted back.
+// A peer that takes nothing: zero-copy sends to it are cancelled.
 TEST(UcxZeroCopy, IsCancelledForAPeerThatTakesNothing) {
   constexpr uint32_t kBytes = 1 << 20;
   const auto workers = makeWorkers(2);
@@ -71,7 +71,7 @@ TEST(UcxZeroCopy, IsCancelledForAPeerThatTakesNothing) {
   }
   const auto outcome = outcomeOf([&] { progressUntil(all, [] { return false; }); });
   EXPECT_EQ(outcome.code, ErrorCode::PeerLost) << outcome.text;
-  // What the peer got before is as it was sent zero-copy.
+  // What the peer got before is as it was sent.
   for (; other.ready(); other.release())
     EXPECT_TRUE(std::all_of(other.payload(), other.payload() + kBytes,
                             [](std::byte b) { return b == std::byte{1}; }));

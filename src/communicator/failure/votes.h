@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/communicator/failure_state.h"
+#include "src/communicator/failure/failure_state.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/messages.h"
 #include "src/communicator/peers.h"

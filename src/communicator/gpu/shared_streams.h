@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 #include "src/executor/host/exchange_operation.h"
 
 namespace tutti::communicator {

@@ -1,6 +1,6 @@
 // When the network of the data counts as cut: by a clock of the test's, and probes that it answers.
 
-#include "src/communicator/network_watch.h"
+#include "src/communicator/failure/network_watch.h"
 
 #include <gtest/gtest.h>
 

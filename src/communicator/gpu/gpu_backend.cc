@@ -1,4 +1,4 @@
-#include "src/communicator/gpu_backend.h"
+#include "src/communicator/gpu/gpu_backend.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,7 +7,7 @@
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/log.h"
-#include "src/communicator/gpu_parking.h"
+#include "src/communicator/gpu/gpu_parking.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/request.h"
 

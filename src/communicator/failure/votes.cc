@@ -1,4 +1,4 @@
-#include "src/communicator/votes.h"
+#include "src/communicator/failure/votes.h"
 
 #include <algorithm>
 #include <chrono>

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "src/base/clock.h"
-#include "src/communicator/gpu.h"
-#include "src/communicator/network_watch.h"
+#include "src/communicator/failure/network_watch.h"
+#include "src/communicator/gpu/gpu.h"
 #include "src/communicator/owners.h"
 
 namespace tutti::communicator {

@@ -1,4 +1,4 @@
-#include "src/communicator/failure_state.h"
+#include "src/communicator/failure/failure_state.h"
 
 #include <utility>
 

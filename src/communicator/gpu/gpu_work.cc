@@ -1,4 +1,4 @@
-#include "src/communicator/gpu_work.h"
+#include "src/communicator/gpu/gpu_work.h"
 
 #include <algorithm>
 #include <exception>
@@ -6,9 +6,9 @@
 
 #include "src/base/check.h"
 #include "src/base/log.h"
-#include "src/communicator/gpu_backend.h"
-#include "src/communicator/gpu_batches.h"
-#include "src/communicator/shared_streams.h"
+#include "src/communicator/gpu/gpu_backend.h"
+#include "src/communicator/gpu/gpu_batches.h"
+#include "src/communicator/gpu/shared_streams.h"
 
 namespace tutti::communicator {
 namespace {

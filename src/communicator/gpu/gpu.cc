@@ -1,4 +1,4 @@
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 
 #include "src/base/check.h"
 

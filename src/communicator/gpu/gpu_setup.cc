@@ -1,4 +1,4 @@
-#include "src/communicator/gpu_setup.h"
+#include "src/communicator/gpu/gpu_setup.h"
 
 #include <unistd.h>
 
@@ -10,8 +10,8 @@
 
 #include "src/base/check.h"
 #include "src/communicator/endpoints.h"
-#include "src/communicator/gpu_backend.h"
-#include "src/communicator/gpu_parking.h"
+#include "src/communicator/gpu/gpu_backend.h"
+#include "src/communicator/gpu/gpu_parking.h"
 #include "src/communicator/links.h"
 #include "src/communicator/messages.h"
 #include "src/communicator/peers.h"

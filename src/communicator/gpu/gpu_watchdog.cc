@@ -1,15 +1,15 @@
-#include "src/communicator/gpu_watchdog.h"
+#include "src/communicator/gpu/gpu_watchdog.h"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "src/base/check.h"
-#include "src/communicator/gpu_backend.h"
+#include "src/communicator/failure/watchdog.h"
+#include "src/communicator/gpu/gpu_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/messages.h"
 #include "src/communicator/peers.h"
-#include "src/communicator/watchdog.h"
 
 namespace tutti::communicator {
 namespace {

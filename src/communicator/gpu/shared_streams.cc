@@ -1,4 +1,4 @@
-#include "src/communicator/shared_streams.h"
+#include "src/communicator/gpu/shared_streams.h"
 
 namespace tutti::communicator {
 

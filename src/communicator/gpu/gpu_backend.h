@@ -21,16 +21,16 @@
 
 #include "src/base/clock.h"
 #include "src/communicator/call.h"
-#include "src/communicator/failure_state.h"
-#include "src/communicator/gpu.h"
-#include "src/communicator/gpu_choices.h"
-#include "src/communicator/gpu_work.h"
+#include "src/communicator/failure/failure_state.h"
+#include "src/communicator/gpu/gpu.h"
+#include "src/communicator/gpu/gpu_choices.h"
+#include "src/communicator/gpu/gpu_work.h"
+#include "src/communicator/gpu/shared_streams.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/peers.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/settings.h"
-#include "src/communicator/shared_streams.h"
 
 namespace tutti::communicator {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/recorder.h"

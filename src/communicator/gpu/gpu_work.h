@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 #include "src/communicator/recorder.h"
 
 namespace tutti::communicator {

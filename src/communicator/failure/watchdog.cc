@@ -1,4 +1,4 @@
-#include "src/communicator/watchdog.h"
+#include "src/communicator/failure/watchdog.h"
 
 #include <fstream>
 #include <optional>
@@ -6,8 +6,8 @@
 
 #include "src/base/check.h"
 #include "src/base/log.h"
-#include "src/communicator/failure_state.h"
-#include "src/communicator/gpu_backend.h"
+#include "src/communicator/failure/failure_state.h"
+#include "src/communicator/gpu/gpu_backend.h"
 #include "src/communicator/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/messages.h"

@@ -15,9 +15,9 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/communicator/gpu_watchdog.h"
+#include "src/communicator/failure/network_watch.h"
+#include "src/communicator/gpu/gpu_watchdog.h"
 #include "src/communicator/message_types.h"
-#include "src/communicator/network_watch.h"
 #include "src/communicator/owners.h"
 #include "src/communicator/recorder.h"
 

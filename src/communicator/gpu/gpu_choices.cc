@@ -1,4 +1,4 @@
-#include "src/communicator/gpu_choices.h"
+#include "src/communicator/gpu/gpu_choices.h"
 
 #include <algorithm>
 

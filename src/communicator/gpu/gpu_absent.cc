@@ -1,7 +1,7 @@
 // gpu.h in builds without CUDA, where no communicator has a GPU.
 
 #include "src/base/check.h"
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 #include "src/device/cuda.h"
 
 namespace tutti::communicator {

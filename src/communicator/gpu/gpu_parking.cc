@@ -1,4 +1,4 @@
-#include "src/communicator/gpu_parking.h"
+#include "src/communicator/gpu/gpu_parking.h"
 
 #include <algorithm>
 #include <chrono>

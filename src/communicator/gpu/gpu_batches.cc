@@ -1,4 +1,4 @@
-#include "src/communicator/gpu_batches.h"
+#include "src/communicator/gpu/gpu_batches.h"
 
 #include <algorithm>
 #include <iterator>
@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "src/communicator/gpu_backend.h"
+#include "src/communicator/gpu/gpu_backend.h"
 
 namespace tutti::communicator {
 

@@ -12,7 +12,7 @@
 
 #include "src/base/at_exit.h"
 #include "src/base/service_thread.h"
-#include "src/communicator/gpu.h"
+#include "src/communicator/gpu/gpu.h"
 
 namespace tutti::communicator {
 

@@ -21,13 +21,15 @@ set(TUTTI_ARROWS
     "transports/p2p       : include/tutti src/base src/device transports"
     "transports/shm       : include/tutti src/base transports"
     "transports/ucx       : include/tutti src/base transports"
-    "src/executor/host    : include/tutti src/base src/numbers src/device src/plan transports"
-    "src/executor/kernel  : include/tutti src/base src/device src/plan transports transports/p2p"
+    "src/executor         : include/tutti src/base src/plan"
+    "src/executor/host    : include/tutti src/base src/numbers src/device src/plan transports src/executor"
+    "src/executor/kernel  : include/tutti src/base src/device src/plan transports transports/p2p \
+src/executor"
     "src/executor/copy    : include/tutti src/base src/device src/plan transports transports/p2p \
-src/executor/host src/executor/kernel"
+src/executor src/executor/kernel"
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/joined transports/p2p transports/shm \
-transports/ucx src/executor/host src/executor/copy src/executor/kernel"
+transports/ucx src/executor src/executor/host src/executor/copy src/executor/kernel"
     "src/nccl             : include/tutti include/tutti-nccl src/base src/numbers src/device src/communicator"
     "src/launch           : include/tutti src/base src/bootstrap"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \

@@ -10,6 +10,8 @@
 
 namespace tutti::communicator {
 
+using executor::CallFacts;
+using executor::CollectiveCall;
 using plan::Collective;
 
 namespace {
@@ -38,7 +40,7 @@ struct Extents {
   uint64_t all;
 };
 
-Extents extentsOf(const Call& call, Caller by) {
+Extents extentsOf(const CollectiveCall& call, Caller by) {
   const auto rank = static_cast<size_t>(by.rank);
   if (call.blocks) return {(*call.blocks)[rank], plan::endOf(*call.blocks)};
   const CallFacts& f = call.facts;
@@ -78,7 +80,7 @@ void requireDisjoint(const char* name, std::vector<plan::Block> blocks) {
 
 // The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
 // Returns where the call runs.
-CallPlacement placementOf(const Call& call, Caller by, Device own) {
+CallPlacement placementOf(const CollectiveCall& call, Caller by, Device own) {
   const CallFacts& f = call.facts;
   const char* name = plan::toString(f.collective);
   if (f.collective == Collective::Barrier) return placementOf(name, {}, own);
@@ -121,8 +123,8 @@ CallPlacement placementOf(const Call& call, Caller by, Device own) {
   return placement;
 }
 
-Call withBlocks(Call call, Caller by, std::span<const size_t> counts,
-                std::span<const size_t> offsets) {
+CollectiveCall withBlocks(CollectiveCall call, Caller by, std::span<const size_t> counts,
+                          std::span<const size_t> offsets) {
   const char* name = plan::toString(call.facts.collective);
   auto blocks = placeBlocks(name, counts, offsets, call.facts.type, static_cast<size_t>(by.size));
   if (plan::getsBlocks(call.facts.collective)) requireDisjoint(name, blocks);

@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-using communicator::Call;
 using communicator::OperationWork;
+using executor::CollectiveCall;
 using plan::Collective;
 
 namespace {
@@ -21,10 +21,10 @@ std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
 
 /// What all arguments have; the caller adds what is special.
 template <class Args>
-Call callOf(Collective collective, const Args& a) {
-  Call call{.facts = {.collective = collective, .type = a.type},
-            .in = bytes(a.send),
-            .out = bytes(a.recv)};
+CollectiveCall callOf(Collective collective, const Args& a) {
+  CollectiveCall call{.facts = {.collective = collective, .type = a.type},
+                      .in = bytes(a.send),
+                      .out = bytes(a.recv)};
   if constexpr (requires { a.count; }) call.facts.count = a.count;
   if constexpr (requires { a.root; }) call.facts.root = a.root;
   if constexpr (requires { a.op; }) {

@@ -143,7 +143,7 @@ uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
 }
 
 bool communicator::Inspection::gpuHasLeftStreams(const Communicator& c) {
-  return !c.impl_->gpu.side() || c.impl_->gpu.hasLeftStreams();
+  return c.impl_->gpu.hasLeftStreams();
 }
 
 int Communicator::rank() const { return impl_->who.rank(); }
@@ -277,8 +277,8 @@ std::string Communicator::describe() const {
   for (int r = 0; r < size(); ++r) {
     text += base::message("  ", impl_->who.name(r));
     if (r != rank()) text += base::message(" by ", impl_->links.endpoint()->name(r));
-    if (communicator::GpuSide* const side = impl_->gpu.side())
-      text += base::message(", ", side->describe(r));
+    if (communicator::GpuJoin* const join = impl_->gpu.join())
+      text += base::message(", ", join->describe(r));
     text += "\n";
   }
   return text + impl_->recorded(SIZE_MAX);

@@ -21,10 +21,15 @@ std::shared_ptr<std::byte> MemberWindows::resolve(int peer, executor::WindowPlac
 
 HostBackend::HostBackend(const Membership& who, const Settings& settings, const RankLinks& links,
                          const FailureState& failure)
-    : who_(who), settings_(settings), links_(links), failure_(failure), windows_(who) {}
+    : who_(who),
+      settings_(settings),
+      links_(links),
+      failure_(failure),
+      windows_(who),
+      executor_(who.rank()) {}
 
 void HostBackend::requireOutsideReduction() const {
-  if (operation_.combinesHere())
+  if (executor_.combinesHere())
     base::fail(
         ErrorCode::InvalidArgument, who_.self(),
         ": a reduction of the caller's own calls the communicator whose operation it is part "
@@ -45,14 +50,15 @@ ReadyChoice& HostBackend::choose(const CallFacts& facts) {
   request.mappable = true;
   const collectives::Choice choice =
       collectives::choose(request, links_.topology(), settings_.tuning);
-  const int rank = who_.rank();
+  const auto prepare = [&](const plan::PlanSpec& spec) {
+    return executor_.prepare(spec, [&](int rank) { return collectives::build(spec, rank); });
+  };
   auto ready = std::make_unique<ReadyChoice>();
-  ready->plan = executor::zeroCopyPlan(choice.spec, collectives::build(choice.spec, rank), rank);
+  ready->staged = prepare(choice.spec);
   ready->hash = choice.spec.hash();
   ready->microseconds = choice.candidates.front().microseconds;
   if (choice.mapped && who_.size() > 1) {
-    ready->mapped = std::make_unique<executor::ReadyPlan>(
-        executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, rank)});
+    ready->mapped = prepare(*choice.mapped);
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
     if (request.algorithm.empty())
       ready->mappedBufferPolicy = std::make_unique<plan::MappedBufferPolicy>();
@@ -63,10 +69,10 @@ ReadyChoice& HostBackend::choose(const CallFacts& facts) {
   return *slot;
 }
 
-ReadyChoice& HostBackend::choose(Call& call) {
+ReadyChoice& HostBackend::choose(executor::CollectiveCall& call) {
   call.facts.deterministic = settings_.deterministic;
   ReadyChoice& choice = choose(call.facts);
-  call.facts.algorithm = choice.plan.spec.algorithm;
+  call.facts.algorithm = choice.staged->spec().algorithm;
   call.facts.planHash = choice.hash;
   return choice;
 }
@@ -92,47 +98,31 @@ void HostBackend::number(Recorder::Entry& entry) {
   issued_.store(entry.number, std::memory_order_release);
 }
 
-void HostBackend::activate() {
-  active_.store(true, std::memory_order_seq_cst);
+void HostBackend::activate(bool isCollective) {
+  executor_.enter(isCollective);
   if (failure_.hasFailedInOrder()) failure_.throwIfFailed();
 }
 
-executor::Launch HostBackend::launchOf(const Recorder::Entry& entry, Call&& call,
-                                       ReadyChoice& choice) {
-  return {.rank = who_.rank(),
-          .size = who_.size(),
-          .plan = &choice.plan,
-          .mapped = choice.mapped.get(),
-          .mappedBufferPolicy = choice.mappedBufferPolicy.get(),
-          .windows = &windows_,
-          .endpoint = links_.endpoint(),
-          .in = call.in,
-          .out = call.out,
-          .count = blockCount(call.facts, who_.size()),
-          .blocks = std::move(call.blocks),
-          .type = call.facts.type,
-          .op = call.facts.op,
-          .scalar = call.scalar,
-          .scalarAt = call.scalarAt,
-          .reduction = std::move(call.reduction),
-          .canonical = settings_.deterministic,
-          .callHash = call.facts.fingerprint(),
-          .operation = static_cast<uint32_t>(entry.sequence),
-          .scratch = &scratch_};
+executor::HostRank HostBackend::place() const {
+  return {who_.rank(), who_.size(), links_.endpoint(), &windows_};
 }
 
-executor::Operation& HostBackend::begin(const Recorder::Entry& entry, Call&& call,
-                                        ReadyChoice& choice) {
+executor::Operation& HostBackend::begin(const Recorder::Entry& entry,
+                                        executor::CollectiveCall&& call, ReadyChoice& choice) {
   recorder_.running(entry);
-  operation_.begin(launchOf(entry, std::move(call), choice));
-  return operation_;
+  call.callHash = call.facts.fingerprint();
+  call.operation = static_cast<uint32_t>(entry.sequence);
+  return executor_.begin(place(),
+                         {.staged = choice.staged.get(),
+                          .mapped = choice.mapped.get(),
+                          .mappedBufferPolicy = choice.mappedBufferPolicy.get()},
+                         std::move(call));
 }
 
 executor::Operation& HostBackend::begin(const Recorder::Entry& entry,
                                         executor::Exchange&& exchange) {
   recorder_.running(entry);
-  exchange_.begin(std::move(exchange));
-  return exchange_;
+  return executor_.begin(place(), std::move(exchange));
 }
 
 void HostBackend::noteWaiting(uint64_t number, const executor::Operation& operation,
@@ -141,14 +131,13 @@ void HostBackend::noteWaiting(uint64_t number, const executor::Operation& operat
 }
 
 void HostBackend::complete(const Recorder::Entry& entry) {
-  if (entry.collective()) collectivesDone_.store(entry.sequence, std::memory_order_release);
-  end(entry.number, CallPhase::Done, true);
-  turn_.store(entry.number + 1, std::memory_order_release);
+  recorder_.finished(entry.number, CallPhase::Done);
+  executor_.end(true);
 }
 
-void HostBackend::end(uint64_t number, CallPhase phase, bool ran) {
-  recorder_.finished(number, phase);
-  if (ran) active_.store(false, std::memory_order_release);
+void HostBackend::fail(uint64_t number, bool ran) {
+  recorder_.finished(number, CallPhase::Failed);
+  if (ran) executor_.end(false);
 }
 
 message::StatusMessage HostBackend::status() const {

@@ -1,48 +1,41 @@
 #pragma once
 
 // HostBackend: a communicator's operations on the host. It owns their numbers, whose turn it is,
-// the two operations that run them, their scratch memory, the choices of plans and the recorder.
+// the executor, the choices of plans and the recorder.
 //
 // One thread issues: it alone chooses, numbers and touches `exchangesIssued_` and `choices_`.
 // Operations are collectives, which all ranks number alike, and exchanges, which they do not. They
-// run one after the other in the order of their numbers: `turn_` is the number among both of the
-// one that may run. Only the thread that drives that one touches `operation_`, `exchange_` and
-// `scratch_`; a release store of `turn_` hands them on. The monitor's thread reads the numbers, all
-// atomics, and the recorder, which has a lock of its own.
+// run one after the other in the order of their numbers: the turn is the number among both of the
+// one that may run, the one behind those that the executor has completed. The monitor's thread
+// reads the numbers, all atomics, and the recorder, which has a lock of its own.
 //
-// `active_` is up while an operation runs. It is raised before `failed_` of FailureState is looked
-// at, both in sequentially consistent order, and shrink() looks at them the other way round: an
-// operation either sees the failure or is waited for. `collectivesDone_` is stored before `active_`
-// goes down: what shrink() then tells of this rank counts it.
+// activate() enters the executor before it looks at `failed_` of FailureState, both in sequentially
+// consistent order, and shrink() looks at them the other way round: an operation either sees the
+// failure or is waited for. What shrink() then tells of this rank counts the last collective.
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
-#include "src/communicator/call.h"
 #include "src/communicator/failure/failure_state.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/message_types.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/settings.h"
-#include "src/executor/host/exchange_operation.h"
-#include "src/executor/host/host_operation.h"
+#include "src/executor/host/host_executor.h"
 #include "src/plan/mapped_buffer_policy.h"
 
 namespace tutti::communicator {
 
 /// A choice with this rank's programs, cached.
 struct ReadyChoice {
-  executor::ReadyPlan plan;
-  std::unique_ptr<executor::ReadyPlan> mapped;
-  std::unique_ptr<plan::MappedBufferPolicy>
-      mappedBufferPolicy;  ///< null where the caller has named an algorithm
+  std::unique_ptr<executor::PreparedPlan> staged, mapped;  ///< `mapped`: or null
+  /// Null where the caller has named an algorithm.
+  std::unique_ptr<plan::MappedBufferPolicy> mappedBufferPolicy;
   uint64_t hash = 0;
   double microseconds = 0;  ///< predicted, staged
 };
@@ -72,7 +65,7 @@ class HostBackend {
   /// Throws Unsupported or InvalidArgument where there is no plan.
   ReadyChoice& choose(const CallFacts& facts);
   /// Completes a checked call by what is chosen for it.
-  ReadyChoice& choose(Call& call);
+  ReadyChoice& choose(executor::CollectiveCall& call);
   void forgetChoices() { choices_.clear(); }
   double predictedMicroseconds(const CallFacts& facts) { return choose(facts).microseconds; }
   double predictedMicroseconds(const ExchangeFacts& facts) const;
@@ -80,25 +73,27 @@ class HostBackend {
   void number(Recorder::Entry& entry);
 
   // The thread's that drives the operation.
-  bool isTurnOf(uint64_t number) const { return turn_.load(std::memory_order_acquire) == number; }
+  bool isTurnOf(uint64_t number) const { return turn() == number; }
   /// Before begin(). Throws the failure. Whether it throws or not, end() is told that it ran.
-  void activate();
-  executor::Operation& begin(const Recorder::Entry& entry, Call&& call, ReadyChoice& choice);
+  void activate(bool isCollective);
+  executor::Operation& begin(const Recorder::Entry& entry, executor::CollectiveCall&& call,
+                             ReadyChoice& choice);
   executor::Operation& begin(const Recorder::Entry& entry, executor::Exchange&& exchange);
   /// That the one that runs has to wait, since then.
   void noteWaiting(uint64_t number, const executor::Operation& operation, int64_t sinceNs);
   /// Of the exchange that runs.
-  bool needs(int peer) const { return exchange_.needs(peer); }
+  bool needs(int peer) const { return executor_.needs(peer); }
   /// It has done what it was to do; the next one may run.
   void complete(const Recorder::Entry& entry);
-  void end(uint64_t number, CallPhase phase, bool ran);
+  /// It has not. `ran`: activate() was called.
+  void fail(uint64_t number, bool ran);
 
   // Anybody's.
   const Recorder& recorder() const { return recorder_; }
-  uint64_t turn() const { return turn_.load(std::memory_order_acquire); }
-  uint64_t collectivesDone() const { return collectivesDone_.load(std::memory_order_acquire); }
+  uint64_t turn() const { return executor_.completed() + 1; }
+  uint64_t collectivesDone() const { return *executor_.collectivesEnded(); }
   /// After the failure was set; see above.
-  bool isActive() const { return active_.load(std::memory_order_seq_cst); }
+  bool isActive() { return executor_.isRunning(); }
   /// What its turn is; nothing between operations.
   std::optional<Recorder::Entry> current() const { return recorder_.find(turn()); }
   /// As other ranks are told.
@@ -106,10 +101,10 @@ class HostBackend {
   /// "during operation 3, ...", or "after operation 2".
   std::string where() const;
   /// Of the last collective. After it.
-  uint64_t bytesReceived() const { return operation_.bytesReceived(); }
+  uint64_t bytesReceived() const { return executor_.bytesReceived(); }
 
  private:
-  executor::Launch launchOf(const Recorder::Entry& entry, Call&& call, ReadyChoice& choice);
+  executor::HostRank place() const;
 
   const Membership& who_;
   const Settings& settings_;
@@ -117,14 +112,9 @@ class HostBackend {
   const FailureState& failure_;
   const MemberWindows windows_;
   std::atomic<uint64_t> issued_{0};
-  std::atomic<uint64_t> turn_{1};
   std::atomic<uint64_t> collectivesIssued_{0};
-  std::atomic<uint64_t> collectivesDone_{0};
   uint64_t exchangesIssued_ = 0;
-  std::atomic<bool> active_{false};
-  executor::HostOperation operation_;
-  executor::ExchangeOperation exchange_;
-  std::vector<std::byte> scratch_;
+  executor::HostExecutor executor_;
   Recorder recorder_;
   std::unordered_map<uint64_t, std::unique_ptr<ReadyChoice>> choices_;
 };

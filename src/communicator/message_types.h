@@ -12,7 +12,7 @@
 #include <tutti/error.h>
 
 #include "src/base/bytes.h"
-#include "src/communicator/gpu/gpu.h"
+#include "src/communicator/gpu/gpu_join.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/settings.h"
 

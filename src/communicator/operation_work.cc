@@ -15,6 +15,9 @@
 #include "src/communicator/peers.h"
 
 namespace tutti::communicator {
+
+using executor::CollectiveCall;
+
 namespace {
 
 // Polls between two looks at the clock.
@@ -31,13 +34,13 @@ int64_t nowNs() { return base::SteadyClock().nowNs(); }
 
 }  // namespace
 
-OperationWork::OperationWork(std::shared_ptr<const Owners> owners, Call call, ReadyChoice& choice,
-                             CallPlacement placement)
+OperationWork::OperationWork(std::shared_ptr<const Owners> owners, CollectiveCall call,
+                             ReadyChoice& choice, CallPlacement placement)
     : owners_(std::move(owners)),
       call_(std::move(call)),
       choice_(&choice),
       placement_(placement),
-      entry_{.facts = std::get<Call>(call_).facts} {}
+      entry_{.facts = std::get<CollectiveCall>(call_).facts} {}
 
 OperationWork::OperationWork(std::shared_ptr<const Owners> owners, executor::Exchange exchange,
                              CallPlacement placement)
@@ -49,7 +52,7 @@ OperationWork::OperationWork(std::shared_ptr<const Owners> owners, executor::Exc
 OperationWork OperationWork::copy() const {
   if (const auto* exchange = std::get_if<executor::Exchange>(&call_))
     return OperationWork(owners_, *exchange, placement_);
-  return OperationWork(owners_, std::get<Call>(call_), *choice_, placement_);
+  return OperationWork(owners_, std::get<CollectiveCall>(call_), *choice_, placement_);
 }
 
 GpuWork OperationWork::onGpu(StreamRef stream) const {
@@ -70,19 +73,12 @@ OperationWork::~OperationWork() {
   }
   base::Backoff backoff(false);
   while (!isRecalled()) backoff.idle();
-  end(CallPhase::Failed);
+  endFailed();
 }
 
 bool OperationWork::isRecalled() const {
   transports::Endpoint* const endpoint = owners_->links.endpoint();
   return !running_ || !endpoint || endpoint->cancelZeroCopy();
-}
-
-ExchangeFacts factsOf(const executor::Exchange& exchange) {
-  ExchangeFacts facts{.sends = exchange.sends.size(), .receives = exchange.receives.size()};
-  for (const executor::Transfer& t : exchange.sends) facts.bytesSent += t.bytes;
-  for (const executor::Transfer& t : exchange.receives) facts.bytesReceived += t.bytes;
-  return facts;
 }
 
 void OperationWork::absorb(OperationWork later) {
@@ -95,13 +91,13 @@ void OperationWork::absorb(OperationWork later) {
 void OperationWork::requireComplete() const {
   if (!isExchange()) return;
   const auto& exchange = std::get<executor::Exchange>(call_);
-  requireSelfMatches(exchange);
-  requireDisjoint(exchange);
+  requireSelfMatches(exchange, owners_->who.rank());
+  requireDisjoint(exchange, owners_->who.rank());
 }
 
 void OperationWork::takeNumber() {
   if (const auto* exchange = std::get_if<executor::Exchange>(&call_))
-    entry_.facts = factsOf(*exchange);
+    entry_.facts = exchange->facts();
   owners_->host.number(entry_);
 }
 
@@ -110,22 +106,22 @@ bool OperationWork::sharesCores() const { return owners_->links.topology().overs
 double OperationWork::predictedMicroseconds() const {
   HostBackend& host = owners_->host;
   if (!isExchange()) return host.predictedMicroseconds(*entry_.collective());
-  return host.predictedMicroseconds(factsOf(std::get<executor::Exchange>(call_)));
+  return host.predictedMicroseconds(std::get<executor::Exchange>(call_).facts());
 }
 
 void OperationWork::begin() {
   HostBackend& host = owners_->host;
   running_ = true;
-  host.activate();
-  if (auto* call = std::get_if<Call>(&call_))
+  host.activate(!isExchange());
+  if (auto* call = std::get_if<CollectiveCall>(&call_))
     operation_ = &host.begin(entry_, std::move(*call), *choice_);
   else
     operation_ = &host.begin(entry_, std::move(std::get<executor::Exchange>(call_)));
 }
 
-void OperationWork::end(CallPhase phase) {
+void OperationWork::endFailed() {
   ended_ = true;
-  owners_->host.end(entry_.number, phase, running_);
+  owners_->host.fail(entry_.number, running_);
 }
 
 device::Work::Status OperationWork::poll() {
@@ -154,7 +150,7 @@ void OperationWork::failedBy(ErrorCode code, const char* what) {
 // The caller gets his memory back when nobody reads it any more.
 device::Work::Status OperationWork::leave() {
   if (!isRecalled()) return Status::Idle;
-  end(CallPhase::Failed);
+  endFailed();
   owners_->failure.throwFailure();
 }
 

@@ -21,16 +21,17 @@
 #include "src/communicator/placement.h"
 #include "src/communicator/recorder.h"
 #include "src/device/host_stream.h"
-#include "src/executor/host/exchange_operation.h"
-#include "src/executor/host/host_operation.h"
+#include "src/executor/call.h"
+#include "src/executor/exchange.h"
+#include "src/executor/host/operation.h"
 
 namespace tutti::communicator {
 
 class OperationWork final : public device::Work {
  public:
   /// A checked call, and what is chosen for it.
-  OperationWork(std::shared_ptr<const Owners> owners, Call call, ReadyChoice& choice,
-                CallPlacement placement);
+  OperationWork(std::shared_ptr<const Owners> owners, executor::CollectiveCall call,
+                ReadyChoice& choice, CallPlacement placement);
   OperationWork(std::shared_ptr<const Owners> owners, executor::Exchange exchange,
                 CallPlacement placement);
   ~OperationWork() override;  ///< fails the communicator when it has a number and has not ended
@@ -69,14 +70,14 @@ class OperationWork final : public device::Work {
   Status disputed(const executor::MismatchSeen& seen);
   void noteBreak(const transports::ConnectionLost& lost);
   Status broken(const transports::ConnectionLost& lost);
-  void end(CallPhase phase);
+  void endFailed();
   /// Nobody reads its zero-copy sends any more.
   bool isRecalled() const;
   void failedBy(ErrorCode code, const char* what);
   Status leave();
 
   std::shared_ptr<const Owners> owners_;  // null where it was moved away
-  std::variant<Call, executor::Exchange> call_;
+  std::variant<executor::CollectiveCall, executor::Exchange> call_;
   ReadyChoice* choice_ = nullptr;  // of a collective
   CallPlacement placement_;
   Recorder::Entry entry_;  // its number is 0 before it has one
@@ -93,8 +94,6 @@ class OperationWork final : public device::Work {
   int leaver_ = -1;  // a rank that has left, and that this exchange needs
   int64_t leaverSinceNs_ = 0;
 };
-
-ExchangeFacts factsOf(const executor::Exchange& exchange);
 
 /// Polls until the work is done; throws its failure.
 void drive(OperationWork& work, bool spinFirst);

@@ -13,10 +13,10 @@
 
 namespace tutti::communicator {
 
-OperationWork makeCollective(std::shared_ptr<const Owners> owners, Call call) {
+OperationWork makeCollective(std::shared_ptr<const Owners> owners, executor::CollectiveCall call) {
   if (call.reduction) {
     call.facts.op = ReduceOp::Sum;  // as far as plans are concerned
-    call.facts.reduction = nameWords(call.reduction.name());
+    call.facts.reduction = executor::nameWords(call.reduction.name());
   }
   const Membership& who = owners->who;
   const CallPlacement placement =
@@ -27,9 +27,6 @@ OperationWork makeCollective(std::shared_ptr<const Owners> owners, Call call) {
 
 OperationWork makeExchange(std::shared_ptr<const Owners> owners, executor::Exchange transfers) {
   const Device device = owners->settings.device;
-  transfers.rank = owners->who.rank();
-  transfers.size = owners->who.size();
-  transfers.endpoint = owners->links.endpoint();
   std::vector<CallBuffer> buffers;
   if (device.kind != DeviceKind::Host) {
     for (const executor::Transfer& t : transfers.sends)

@@ -16,7 +16,7 @@
 namespace tutti::communicator {
 
 // Each throws InvalidArgument when the call cannot be right.
-OperationWork makeCollective(std::shared_ptr<const Owners> owners, Call call);
+OperationWork makeCollective(std::shared_ptr<const Owners> owners, executor::CollectiveCall call);
 /// Given its sends and receives.
 OperationWork makeExchange(std::shared_ptr<const Owners> owners, executor::Exchange transfers);
 

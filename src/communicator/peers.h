@@ -15,7 +15,7 @@
 
 #include "src/base/clock.h"
 #include "src/communicator/failure/failure_state.h"
-#include "src/communicator/gpu/gpu.h"
+#include "src/communicator/gpu/gpu_join.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/messages.h"
 

@@ -12,41 +12,13 @@
 #include <variant>
 #include <vector>
 
-#include "src/base/bytes.h"
-#include "src/plan/plan.h"
+#include "src/executor/call.h"
+#include "src/executor/exchange.h"
 
 namespace tutti::communicator {
 
-/// What ranks must agree on about one collective.
-struct CallFacts {
-  plan::Collective collective = plan::Collective::Barrier;
-  DataType type = DataType::UInt8;
-  ReduceOp op = ReduceOp::Sum;
-  bool deterministic = false;
-  plan::Algorithm algorithm = plan::Algorithm::Ring;
-  int32_t root = 0;
-  uint64_t count = 0;                   ///< of all blocks where they differ
-  uint64_t blocksHash = 0;              ///< of their sizes and places; 0 where they are the same
-  std::array<uint64_t, 2> reduction{};  ///< the name of one of the caller's own, instead of `op`
-  uint64_t planHash = 0;                ///< of the chosen plans
-
-  bool operator==(const CallFacts&) const = default;
-  uint32_t fingerprint() const;
-  std::string describe() const;  ///< "all_reduce of 1024 float32, sum, by ring"
-  void write(base::ByteWriter& out) const;
-  static CallFacts read(base::ByteReader& in);
-};
-
-/// A name of up to 16 characters in two words.
-std::array<uint64_t, 2> nameWords(const std::string& name);
-
-/// Sends and receives that one rank makes together. Ranks agree about each pair's transfers only.
-struct ExchangeFacts {
-  uint64_t sends = 0, receives = 0;
-  uint64_t bytesSent = 0, bytesReceived = 0;
-  bool operator==(const ExchangeFacts&) const = default;
-  std::string describe() const;  ///< "2 sends of 80 bytes and 1 receive of 40 bytes"
-};
+using executor::CallFacts;
+using executor::ExchangeFacts;
 
 /// Launched: on a GPU, and ended who knows when.
 enum class CallPhase : uint8_t { Issued, Running, Launched, Done, Failed };

@@ -9,16 +9,11 @@ namespace tutti::communicator {
 namespace {
 
 uint64_t sizeBucket(const CallFacts& facts, int ranks) {
-  const uint64_t bytes = blockCount(facts, ranks) * sizeOf(facts.type);
+  const uint64_t bytes = facts.blockCount(ranks) * sizeOf(facts.type);
   return bytes <= 8 ? 8 : std::bit_ceil(bytes);
 }
 
 }  // namespace
-
-uint64_t blockCount(const CallFacts& facts, int ranks) {
-  const auto n = static_cast<uint64_t>(ranks);
-  return facts.blocksHash == 0 ? facts.count : facts.count / n + (facts.count % n > 0 ? 1 : 0);
-}
 
 uint64_t choiceKey(const CallFacts& facts, int ranks) {
   const bool premultiplies = facts.op == ReduceOp::PreMulSum;

@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "src/communicator/recorder.h"
+#include "src/executor/call.h"
 #include "src/plan/request.h"
 
 namespace tutti::communicator {
 
-/// Elements of a block; where blocks differ, of the mean one, rounded up.
-uint64_t blockCount(const CallFacts& facts, int ranks);
+using executor::CallFacts;
 
 /// The same for calls that have the same choice.
 uint64_t choiceKey(const CallFacts& facts, int ranks);

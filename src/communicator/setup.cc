@@ -39,8 +39,8 @@ void sendHello(const Owners& c, int peer) {
   hello.tuning = c.settings.tuning.serialize();
   hello.address = std::move(address.blob);
   std::vector<base::FileDescriptor> descriptors = std::move(address.descriptors);
-  if (GpuSide* const side = c.gpu.side()) {
-    EndpointAddress onGpu = side->address(peer);
+  if (GpuJoin* const join = c.gpu.join()) {
+    EndpointAddress onGpu = join->address(peer);
     hello.gpu = std::move(onGpu.blob);
     hello.gpuDescriptors = static_cast<uint32_t>(onGpu.descriptors.size());
     std::ranges::move(onGpu.descriptors, std::back_inserter(descriptors));

@@ -35,8 +35,8 @@ Communicator::Impl::~Impl() {
   // reason. The others need the goodbye too: who has left is not waited for when they shrink.
   if (const std::optional<Error> reason = failure.reason()) failure.tell(*reason);
   if (endpoint && hasFailed()) endpoint->abandon();
-  messages.sendAll(communicator::message::GoodbyeMessage{
-      host.collectivesDone(), gpu.side() ? gpu.side()->collectives() : 0});
+  messages.sendAll(
+      communicator::message::GoodbyeMessage{host.collectivesDone(), gpu.collectivesEnded()});
   gpu.awaitPeers(peers);
   gpu.park();
   watchdog.stop();

@@ -146,8 +146,8 @@ class SimulatedRun {
   struct Rank {
     std::unique_ptr<transports::Endpoint> endpoint;
     Windows windows;
-    executor::ReadyPlan plan, mapped;
-    std::vector<std::byte> in, out, scratch;
+    std::optional<executor::HostPlan> plan, mapped;
+    std::vector<std::byte> in, out;
     HostOperation operation;
     bool done = false;
     const std::byte* at = nullptr;  // where its output is
@@ -164,7 +164,7 @@ class SimulatedRun {
 
   void begin(int r) {
     Rank& rank = ranks_[r];
-    rank.plan = executor::zeroCopyPlan(spec_, collectives::build(spec_, r), r);
+    rank.plan.emplace(spec_, collectives::build(spec_, r), r);
     const size_t block = count_ * 4, own = block * static_cast<size_t>(r);
     rank.in.resize(block * plan::blocksOf(spec_, plan::Buffer::In));
     rank.out.resize(block * plan::blocksOf(spec_, plan::Buffer::Out), std::byte{0x5a});
@@ -180,24 +180,20 @@ class SimulatedRun {
     const Mapped& mapped = calls_[rank.call];
     if (!mapped.empty()) {
       const auto spec = mappedPlan(spec_);
-      rank.mapped = {*spec, collectives::build(*spec, r)};
+      rank.mapped.emplace(*spec, collectives::build(*spec, r), r);
       rank.windows.run = this;
       rank.windows.rank = r;
       rank.windows.mapped = mapped[r];
     }
-    rank.operation.begin({.rank = r,
-                          .size = spec_.ranks,
-                          .plan = &rank.plan,
-                          .mapped = mapped.empty() ? nullptr : &rank.mapped,
-                          .mappedBufferPolicy = &rank.mappedBufferPolicy,
-                          .windows = &rank.windows,
-                          .endpoint = rank.endpoint.get(),
+    rank.operation.begin({r, spec_.ranks, rank.endpoint.get(), &rank.windows},
+                         {.staged = &*rank.plan,
+                          .mapped = mapped.empty() ? nullptr : &*rank.mapped,
+                          .mappedBufferPolicy = &rank.mappedBufferPolicy},
+                         {.facts = {.type = DataType::Float32, .count = count_},
                           .in = in,
                           .out = out,
-                          .count = count_,
                           .callHash = 77,
-                          .operation = static_cast<uint32_t>(rank.call + 1),
-                          .scratch = &rank.scratch});
+                          .operation = static_cast<uint32_t>(rank.call + 1)});
   }
 
   bool poll(int r) {
@@ -507,11 +503,9 @@ TEST(SimulatedExchange, IsNotDoneBeforeItsZeroCopySendsComplete) {
     const int to = (r + 1) % kRanks, from = (r + 2) % kRanks;
     out[r].assign(kBytes, static_cast<std::byte>(r));
     in[r].resize(kBytes);
-    operations[r].begin({.rank = r,
-                         .size = kRanks,
-                         .endpoint = endpoints[r].get(),
-                         .sends = {{to, out[r].data(), kBytes}},
-                         .receives = {{from, in[r].data(), kBytes}}});
+    operations[r].begin(
+        {r, kRanks, endpoints[r].get()},
+        {.sends = {{to, out[r].data(), kBytes}}, .receives = {{from, in[r].data(), kBytes}}});
   }
   bool done[kRanks] = {};
   for (int left = kRanks; left > 0;) {
@@ -537,22 +531,17 @@ TEST(SimulatedMismatch, IsSeenByTheReceiver) {
   auto network = std::make_shared<SimNetwork>(
       2, transports::RingLayout{.channels = 2, .slotCount = 2, .slotBytes = 4096}, hostile(3));
   const auto endpoints = connectedEndpoints(network);
-  std::vector<executor::ReadyPlan> plans;
-  for (int r = 0; r < 2; ++r) plans.push_back({spec, collectives::build(spec, r)});
+  std::vector<executor::HostPlan> plans;
+  for (int r = 0; r < 2; ++r) plans.emplace_back(spec, collectives::build(spec, r), r);
   std::vector<float> in(100, 1.0f), out[2] = {std::vector<float>(100), std::vector<float>(100)};
-  std::vector<std::byte> scratch[2];
   HostOperation operations[2];
   for (int r = 0; r < 2; ++r)
-    operations[r].begin({.rank = r,
-                         .size = 2,
-                         .plan = &plans[r],
-                         .endpoint = endpoints[r].get(),
+    operations[r].begin({r, 2, endpoints[r].get()}, {.staged = &plans[r]},
+                        {.facts = {.type = DataType::Float32, .count = 100},
                          .in = reinterpret_cast<const std::byte*>(in.data()),
                          .out = reinterpret_cast<std::byte*>(out[r].data()),
-                         .count = 100,
                          .callHash = static_cast<uint32_t>(r),
-                         .operation = 1,
-                         .scratch = &scratch[r]});
+                         .operation = 1});
   bool seen = false;
   for (int i = 0; i < 100000 && !seen; ++i) {
     try {

@@ -65,20 +65,16 @@ std::string allReduce(const plan::PlanSpec& spec, int rank, transports::Endpoint
                       uint64_t count) {
   const numbers::FillPattern pattern{
       .type = DataType::Float32, .op = ReduceOp::Sum, .seed = 5, .ranks = kRanks};
-  std::vector<std::byte> in(count * 4), out(count * 4, std::byte{0x5a}), scratch;
+  std::vector<std::byte> in(count * 4), out(count * 4, std::byte{0x5a});
   numbers::fillInput(pattern, rank, 0, count, in.data());
-  const auto plan = executor::zeroCopyPlan(spec, collectives::build(spec, rank), rank);
+  const executor::HostPlan plan(spec, collectives::build(spec, rank), rank);
   HostOperation operation;
-  operation.begin({.rank = rank,
-                   .size = kRanks,
-                   .plan = &plan,
-                   .endpoint = &endpoint,
+  operation.begin({rank, kRanks, &endpoint}, {.staged = &plan},
+                  {.facts = {.type = DataType::Float32, .count = count},
                    .in = in.data(),
                    .out = out.data(),
-                   .count = count,
                    .callHash = 77,
-                   .operation = 1,
-                   .scratch = &scratch});
+                   .operation = 1});
   const std::string problem = drive(operation, endpoint);
   if (!problem.empty()) return spec.describe() + ": " + problem;
   const std::vector<std::byte> result = out;
@@ -107,11 +103,8 @@ TEST(OverUcx, AnExchangeIsDoneWhenItsMessagesHaveLeft) {
     std::vector<std::byte> out(kBytes, static_cast<std::byte>(rank)), in(kBytes);
     const int to = (rank + 1) % kRanks, from = (rank + kRanks - 1) % kRanks;
     ExchangeOperation operation;
-    operation.begin({.rank = rank,
-                     .size = kRanks,
-                     .endpoint = &endpoint,
-                     .sends = {{to, out.data(), kBytes}},
-                     .receives = {{from, in.data(), kBytes}}});
+    operation.begin({rank, kRanks, &endpoint},
+                    {.sends = {{to, out.data(), kBytes}}, .receives = {{from, in.data(), kBytes}}});
     const std::string problem = drive(operation, endpoint);
     if (!problem.empty()) return problem;
     std::ranges::fill(out, std::byte{0xee});  // nobody reads it any more
@@ -128,19 +121,15 @@ TEST(OverUcx, ASmallSendDoesNotWaitForItsReceiver) {
   std::byte out{42}, in{0};
   ExchangeOperation connecting[2], sending, receiving;
   for (int r = 0; r < 2; ++r)  // so that both have their connection
-    connecting[r].begin({.rank = r,
-                         .size = 2,
-                         .endpoint = endpoints[static_cast<size_t>(r)].get(),
-                         .sends = {{1 - r, &out, 1}},
-                         .receives = {{1 - r, &in, 1}}});
+    connecting[r].begin({r, 2, endpoints[static_cast<size_t>(r)].get()},
+                        {.sends = {{1 - r, &out, 1}}, .receives = {{1 - r, &in, 1}}});
   std::thread other([&] { EXPECT_EQ(drive(connecting[1], *endpoints[1]), ""); });
   EXPECT_EQ(drive(connecting[0], *endpoints[0]), "");
   other.join();
   in = std::byte{0};
-  sending.begin({.rank = 0, .size = 2, .endpoint = endpoints[0].get(), .sends = {{1, &out, 1}}});
+  sending.begin({0, 2, endpoints[0].get()}, {.sends = {{1, &out, 1}}});
   EXPECT_EQ(drive(sending, *endpoints[0]), "");
-  receiving.begin(
-      {.rank = 1, .size = 2, .endpoint = endpoints[1].get(), .receives = {{0, &in, 1}}});
+  receiving.begin({1, 2, endpoints[1].get()}, {.receives = {{0, &in, 1}}});
   EXPECT_EQ(drive(receiving, *endpoints[1]), "");
   EXPECT_EQ(in, out);
 }

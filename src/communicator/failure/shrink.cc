@@ -44,7 +44,7 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::shrunk(base::Deadline de
 // nobody's memory any more.
 void Communicator::Impl::awaitQuiet(base::Deadline deadline) {
   base::Backoff backoff(false);
-  while (host.isActive() || (gpu.side() && !gpu.isQuiet())) {
+  while (host.isActive() || !gpu.isQuiet()) {
     if (deadline.passed())
       base::fail(ErrorCode::Timeout, who.self(), ": timed out while operation ", host.turn(),
                  " was still running here");

@@ -8,8 +8,6 @@
 #include "src/base/check.h"
 #include "src/base/log.h"
 #include "src/communicator/gpu/gpu_parking.h"
-#include "src/communicator/operation_work.h"
-#include "src/communicator/request.h"
 
 namespace tutti::communicator {
 namespace {
@@ -41,13 +39,20 @@ GpuBackend::GpuBackend(const Membership& who, const Settings& settings, const Ra
       failure_(failure),
       choices_(who, settings, links) {}
 
-void GpuBackend::use(std::unique_ptr<GpuSide> side) {
+void GpuBackend::use(std::unique_ptr<GpuJoin> join) {
   const auto lock = failure_.lock();
-  side_ = std::move(side);
+  join_ = std::move(join);
+}
+
+void GpuBackend::makeReady() {
+  auto ready = join_->makeReady();
+  const auto lock = failure_.lock();
+  rank_ = std::move(ready);
+  if (failure_.reason(lock)) rank_->abort();
 }
 
 bool GpuBackend::isFaultless() {
-  const GpuState& state = side_->state();
+  const GpuState& state = join_->state();
   if (state.faults.empty()) return true;
   refuseCalls(firstFault(state, who_.rank()));
   return false;
@@ -67,39 +72,30 @@ void GpuBackend::requirePossible(const CallPlacement& placement, const Reduction
 GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const executor::Exchange& exchange,
                             const CallPlacement& placement, StreamRef stream) {
   requirePossible(placement, nullptr);
-  return {std::move(self), factsOf(exchange), exchange, stream};
+  return {.backend = std::move(self), .operation = exchange, .stream = stream};
 }
 
-GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const Call& call,
+GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const executor::CollectiveCall& call,
                             const CallPlacement& placement, StreamRef stream) {
   requirePossible(placement, &call.reduction);
-  CallFacts facts = call.facts;
-  const GpuChoice& choice = choices_.choose(facts, *side_);
-  facts.algorithm = choice.spec.algorithm;
-  facts.planHash = choice.hash ^ kOnGpu;
-  const uint64_t count = blockCount(facts, who_.size());
+  const GpuChoice& choice = choices_.choose(call.facts, *rank_);
+  executor::CollectiveCall chosen = call;
+  chosen.facts.algorithm = choice.spec.algorithm;
+  chosen.facts.planHash = choice.hash ^ kOnGpu;
+  chosen.callHash = chosen.facts.fingerprint();
   if (choice.spec.mapped.any())
     for (const CallBuffer& buffer : placement.collective)
-      side_->allowPeers(buffer.data, buffer.bytes);
+      rank_->allowPeers(buffer.data, buffer.bytes);
   return {.backend = std::move(self),
-          .facts = facts,
-          .call = GpuCall{.plan = choice.plan,
-                          .in = call.in,
-                          .out = call.out,
-                          .count = count,
-                          .blocks = call.blocks,
-                          .type = facts.type,
-                          .op = facts.op,
-                          .scalar = call.scalar,
-                          .scalarAt = call.scalarAt,
-                          .deterministic = settings_.deterministic,
-                          .callHash = facts.fingerprint(),
-                          .bytes = choice.bufferBytes(count * sizeOf(facts.type)),
-                          .slices = choice.slices,
-                          .isMapped = choice.spec.mapped.any()},
+          .operation = std::move(chosen),
+          .plan = choice.plan,
+          .slices = choice.slices,
           .stream = stream};
 }
 
+uint64_t GpuBackend::collectivesEnded() const {
+  return rank_ ? rank_->executor().collectivesEnded().value_or(0) : 0;
+}
 uint64_t GpuBackend::messagesLaunched(Line line) const {
   const auto known = messages_.find(line);
   return known == messages_.end() ? 0 : known->second;
@@ -107,22 +103,21 @@ uint64_t GpuBackend::messagesLaunched(Line line) const {
 
 void GpuBackend::launching(const GpuWork& work, uint64_t behind, bool isCaptured) {
   if (isCaptured) wasCaptured_.store(true, std::memory_order_release);
-  if (work.isExchange())
-    for (const auto& [line, count] : messagesOf(std::get<executor::Exchange>(work.call)))
-      messages_[line] += count;
-  if (const auto* const call = std::get_if<GpuCall>(&work.call))
-    buffersAreMapped_ |= call->isMapped;
-  recorder_.issued({.number = side_->launched() + behind + 1,
-                    .sequence = work.isExchange() ? ++exchanges_ : collectives_.fetch_add(1) + 1,
-                    .facts = work.facts,
+  if (const auto* const exchange = work.exchange())
+    for (const auto& [line, count] : messagesOf(*exchange, who_.rank())) messages_[line] += count;
+  buffersAreMapped_ |= work.plan && work.plan->spec().mapped.any();
+  recorder_.issued({.number = rank_->launched() + behind + 1,
+                    .sequence = work.exchange() ? ++exchanges_ : collectives_.fetch_add(1) + 1,
+                    .facts = work.facts(),
                     .phase = CallPhase::Launched});
 }
 
 void GpuBackend::awaitIdle() {
   for (base::Backoff backoff(!links_.topology().oversubscribed()); !hasLeftStreams();)
     backoff.idle();
-  if (std::exchange(buffersAreMapped_, false) && (side_->failure() || failure_.hasFailed()))
-    side_->awaitPeers();
+  if (std::exchange(buffersAreMapped_, false) &&
+      (rank_->executor().failure() || failure_.hasFailed()))
+    rank_->awaitPeers();
 }
 
 // Also of a failure the caller hears only when no kernel touches his memory any more: it ends them.
@@ -130,7 +125,7 @@ void GpuBackend::awaitIdle() {
 void GpuBackend::await() {
   awaitIdle();
   base::Backoff backoff(!links_.topology().oversubscribed());
-  while (side_->failure()) {
+  while (rank_->executor().failure()) {
     failure_.throwIfFailed();
     backoff.idle();
   }
@@ -141,20 +136,20 @@ void GpuBackend::await() {
 // ends at once, but not before it has begun, for which it may wait as long as other work of the GPU
 // takes.
 bool GpuBackend::isQuiet() {
-  if (side_->isIdle()) return true;
+  if (!rank_ || rank_->isIdle()) return true;
   if (!failure_.hasFailed()) return false;
   auto lock = failure_.lock();
   const std::optional<Error> reason = failure_.reason(lock);
   const int64_t end = failure_.failedAtNs(lock) + kFailedEndNs;
   lock.unlock();
-  if (clock_.nowNs() < end || !side_->discard() || side_->isRunning()) return false;
+  if (clock_.nowNs() < end || !rank_->discard() || rank_->executor().isRunning()) return false;
   if (reason) failure_.tell(*reason);  // kernels that do not begin tell nobody
   return true;
 }
 
 bool GpuBackend::hasLeftStreams() {
   if (!isQuiet()) return false;
-  if (side_->isIdle()) return true;
+  if (!rank_ || rank_->isIdle()) return true;
   const int64_t now = clock_.nowNs();
   int64_t notYet = 0;
   quietAtNs_.compare_exchange_strong(notYet, now);
@@ -164,7 +159,8 @@ bool GpuBackend::hasLeftStreams() {
 // What a graph replays ends by itself too, but no stream tells that it has.
 void GpuBackend::awaitReplays() {
   const int64_t end = clock_.nowNs() + settings_.timeoutMs * 1'000'000 + kReplaysEndNs;
-  for (base::Backoff backoff(false); side_->hasGraphs() && side_->isRunning(); backoff.idle()) {
+  for (base::Backoff backoff(false); rank_->hasGraphs() && rank_->executor().isRunning();
+       backoff.idle()) {
     if (clock_.nowNs() < end) continue;
     base::log(LogLevel::Error, who_.self(), ": a replay on ", toString(device()),
               " has not ended by its deadline");
@@ -173,71 +169,71 @@ void GpuBackend::awaitReplays() {
 }
 
 void GpuBackend::finish() {
-  if (!side_) return;
+  if (!rank_) return;
   try {
     for (base::Backoff backoff(false); !isQuiet();) backoff.idle();
     awaitReplays();
-    side_->leave();
+    rank_->leave();
   } catch (const Error& error) {
     base::log(LogLevel::Error, who_.self(), " leaves ", toString(device()), ": ", error.what());
   }
-  SharedStreams::ofProcess().forget(side_->group());
+  SharedStreams::ofProcess().forget(rank_->facts().group);
 }
 
 // Kernels of other processes may still write to this rank's memory: the last thing that they do is
 // to give back what they have taken. Who does not leave in time is left with memory that this
 // process does not free.
 void GpuBackend::awaitPeers(const Peers& peers) {
-  if (!side_ || !obstacle_.empty()) return;
+  if (!rank_) return;
   auto lock = failure_.lock();
   const auto allGone = [&] {
     for (int peer = 0; peer < who_.size(); ++peer)
-      if (side_->isInOtherProcess(peer) && !peers.at(peer, lock).isGone()) return false;
+      if (join_->isInOtherProcess(peer) && !peers.at(peer, lock).isGone()) return false;
     return true;
   };
   if (failure_.wait(lock, kPeersLeave, allGone)) return;
   base::log(LogLevel::Warning, who_.self(), ": other ranks do not leave; its memory of ",
             toString(device()), " is kept");
-  side_.release();
+  rank_.release();
 }
 
 // What is launched or replayed later finds memory and words that end it.
 void GpuBackend::park() {
-  if (!side_ || GpuParking::mayGo(*side_)) return;
+  if (!rank_ || GpuParking::mayGo(*rank_)) return;
   base::log(LogLevel::Info, who_.self(), " leaves while ",
-            side_->hasGraphs() ? "graphs of its calls are there, which are to be replayed no more"
+            rank_->hasGraphs() ? "graphs of its calls are there, which are to be replayed no more"
                                : "a call of it, which has failed, waits for other work of the GPU",
             "; its memory of ", toString(device()), " is kept until that is over");
   auto lock = failure_.lock();
-  auto side = std::move(side_);
+  auto rank = std::move(rank_);
   lock.unlock();
-  GpuParking::ofProcess().add({std::move(side), choices_.takePlans()});
+  GpuParking::ofProcess().add({std::move(rank), choices_.takePlans()});
 }
 
-std::optional<GpuFailure> GpuBackend::watch() {
+std::optional<executor::ExecutorFailure> GpuBackend::watch() {
   const auto lock = failure_.lock();
-  if (!side_) return std::nullopt;
-  side_->watch();
-  return side_->failure();
+  if (!rank_) return std::nullopt;
+  rank_->executor().watch();
+  return rank_->executor().failure();
 }
 
 int GpuBackend::missedLeaver(const Peers& peers) const {
   const auto lock = failure_.lock();
-  if (!side_) return -1;
+  if (!rank_) return -1;
   std::vector<std::optional<uint64_t>> leftAfter;
   for (int peer = 0; peer < who_.size(); ++peer)
     leftAfter.push_back(peers.at(peer, lock).leftGpuAfter);
-  return side_->missedLeaver(leftAfter);
+  return rank_->executor().missedLeaver(leftAfter);
 }
 
 std::optional<uint64_t> GpuBackend::underWay() const {
   const auto lock = failure_.lock();
-  return side_ ? side_->underWay() : std::nullopt;
+  return rank_ ? rank_->executor().underWay() : std::nullopt;
 }
 
 // Where calls were captured, the recorder counts these once, and the GPU their replays: then a
 // collective is known by what it says in its messages.
-std::optional<Recorder::Entry> GpuBackend::callOf(const GpuFailure& found) const {
+std::optional<Recorder::Entry> GpuBackend::callOf(const executor::ExecutorFailure& found) const {
   if (!wasCaptured()) return recorder_.find(found.operation);
   std::optional<Recorder::Entry> last;
   for (const Recorder::Entry& known : recorder_.recent())
@@ -249,7 +245,8 @@ std::optional<Recorder::Entry> GpuBackend::callOf(const GpuFailure& found) const
 }
 
 void GpuBackend::abort() {
-  if (side_) side_->abort();
+  if (join_) join_->abort();
+  if (rank_) rank_->abort();
 }
 
 }  // namespace tutti::communicator

@@ -1,15 +1,16 @@
 #pragma once
 
-// GpuBackend: a communicator's calls on its rank's GPU. It owns the GPU side, the choices of plans,
-// the recorder and the counts of what was launched. Without a GPU it has no side, and says why
-// calls cannot be made.
+// GpuBackend: a communicator's calls on its rank's GPU. It owns what joins the GPU with the peers',
+// the rank that is ready to call there, the choices of plans, the recorder and the counts of what
+// was launched. Without a GPU it has neither, and says why calls cannot be made.
 //
-// The side is set before anybody else hears of this rank, and taken away when the communicator
-// ends. Both are done under FailureState's lock, and so is what the monitor's thread and a failure
-// do with it; the thread that issues reads it without the lock. That thread alone chooses, launches
-// and waits; it owns `exchanges_`, `messages_`, `buffersAreMapped_`, `obstacle_` and the choices.
-// The monitor's thread reads `collectives_`, `wasCaptured_` and the recorder, which has a lock of
-// its own. `quietAtNs_` may be set by whoever asks whether streams are left.
+// The join is set before anybody else hears of this rank, the rank when it is joined; they are
+// taken away when the communicator ends. That is done under FailureState's lock, and so is what the
+// monitor's thread and a failure do with them; the thread that issues reads them without the lock.
+// That thread alone chooses, launches and waits; it owns `exchanges_`, `messages_`,
+// `buffersAreMapped_`, `obstacle_` and the choices. The monitor's thread reads `collectives_`,
+// `wasCaptured_` and the recorder, which has a lock of its own. `quietAtNs_` may be set by whoever
+// asks whether streams are left.
 
 #include <atomic>
 #include <cstdint>
@@ -20,15 +21,16 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/communicator/call.h"
 #include "src/communicator/failure/failure_state.h"
-#include "src/communicator/gpu/gpu.h"
 #include "src/communicator/gpu/gpu_choices.h"
+#include "src/communicator/gpu/gpu_join.h"
+#include "src/communicator/gpu/gpu_rank.h"
 #include "src/communicator/gpu/gpu_work.h"
 #include "src/communicator/gpu/shared_streams.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/peers.h"
+#include "src/communicator/placement.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/settings.h"
 
@@ -42,22 +44,28 @@ class GpuBackend {
   const Membership& who() const { return who_; }
   Device device() const { return settings_.device; }
   FailureState& failure() const { return failure_; }
-  GpuSide* side() const { return side_.get(); }  ///< or null
+  GpuJoin* join() const { return join_.get(); }  ///< or null
+  /// Null where calls cannot be made.
+  GpuRank* rank() const { return rank_.get(); }
 
   // Set-up's.
-  void use(std::unique_ptr<GpuSide> side);
+  void use(std::unique_ptr<GpuJoin> join);
   /// Calls cannot be made, for this reason: the same on all ranks.
   void refuseCalls(std::string why) { obstacle_ = std::move(why); }
-  /// Whether the side's state has no faults; else calls are refused.
+  /// Whether the join's state has no faults; else calls are refused.
   bool isFaultless();
+  /// Calls can be made from now on.
+  void makeReady();
 
   // The issuing thread's.
   /// Throws Unsupported where there is no way to make the call there.
-  GpuWork prepare(std::shared_ptr<GpuBackend> self, const Call& call,
+  GpuWork prepare(std::shared_ptr<GpuBackend> self, const executor::CollectiveCall& call,
                   const CallPlacement& placement, StreamRef stream);
   GpuWork prepare(std::shared_ptr<GpuBackend> self, const executor::Exchange& exchange,
                   const CallPlacement& placement, StreamRef stream);
   uint64_t collectivesLaunched() const { return collectives_.load(); }
+  /// 0 where they are not counted.
+  uint64_t collectivesEnded() const;
   uint64_t messagesLaunched(Line line) const;
   /// Records and counts what is about to be launched, behind so many calls of this rank in the same
   /// launch. `isCaptured`: into a graph.
@@ -82,15 +90,15 @@ class GpuBackend {
 
   // The monitor's.
   /// Looks after what was launched. Why it has given up, if it has.
-  std::optional<GpuFailure> watch();
+  std::optional<executor::ExecutorFailure> watch();
   /// A rank of those that have left without which something that is under way cannot end; or -1.
   int missedLeaver(const Peers& peers) const;
-  /// Of a collective that has begun and not ended: how many launches had ended before it.
+  /// As the executor has it.
   std::optional<uint64_t> underWay() const;
   const Recorder& recorder() const { return recorder_; }
   bool wasCaptured() const { return wasCaptured_.load(std::memory_order_acquire); }
   /// What was found about a call of the recorder's.
-  std::optional<Recorder::Entry> callOf(const GpuFailure& found) const;
+  std::optional<Recorder::Entry> callOf(const executor::ExecutorFailure& found) const;
   /// With the lock held.
   void abort();
 
@@ -103,7 +111,8 @@ class GpuBackend {
   const RankLinks& links_;
   FailureState& failure_;
   const base::SteadyClock clock_;
-  std::unique_ptr<GpuSide> side_;
+  std::unique_ptr<GpuRank> rank_;  // frees what both have, and so goes last
+  std::unique_ptr<GpuJoin> join_;
   std::string obstacle_;  // empty: calls can be made
   GpuChoices choices_;
   Recorder recorder_;

@@ -33,11 +33,16 @@ void joinStreams(std::vector<GpuWork>& works) {
   }
 }
 
-GpuLaunch launchOf(const GpuWork& work, uint64_t capture) {
-  return {.side = work.backend->side(),
-          .call = std::get_if<GpuCall>(&work.call),
-          .exchange = std::get_if<executor::Exchange>(&work.call),
-          .stream = work.stream,
+RankLaunch launchOf(const GpuWork& work, uint64_t capture) {
+  GpuRank& rank = *work.backend->rank();
+  return {.rank = &rank,
+          .operation = {.executor = &rank.executor(),
+                        .plan = work.plan,
+                        .call = work.call(),
+                        .exchange = work.exchange(),
+                        .stream = work.stream,
+                        .isCaptured = capture != 0,
+                        .slices = work.slices},
           .capture = capture,
           .joined = work.joined};
 }
@@ -52,9 +57,10 @@ bool shareAStream(const GpuWork& one, const GpuWork& another) {
 // Those by copies whatever their streams: one after the other they could fill these.
 bool belongs(const GpuBatch& batch, const GpuWork& work, size_t turn) {
   const GpuWork& first = batch.works.front();
-  if (first.isExchange() != work.isExchange()) return false;
-  if (batch.turn != turn || batch.group != work.backend->side()->group()) return false;
-  if (work.backend->side()->byCopies()) return true;
+  const GpuFacts& facts = work.backend->rank()->facts();
+  if (!first.exchange() != !work.exchange()) return false;
+  if (batch.turn != turn || batch.group != facts.group) return false;
+  if (facts.byCopies) return true;
   if (!work.stream) return batch.waits && first.stream.device() == work.backend->device();
   return !batch.waits && std::ranges::any_of(batch.works, [&](const GpuWork& other) {
     return shareAStream(other, work);
@@ -71,8 +77,8 @@ void launchOn(StreamRef stream, GpuWork& work) {
 /// Who brings none has that of a kernel which it shares, or its own.
 StreamRef streamFor(const GpuWork& work, const GpuBatch* batch) {
   if (work.stream) return work.stream;
-  GpuSide& gpu = *work.backend->side();
-  return batch && !gpu.byCopies() ? batch->works.front().stream : gpu.ownStream();
+  GpuRank& gpu = *work.backend->rank();
+  return batch && !gpu.facts().byCopies ? batch->works.front().stream : gpu.ownStream();
 }
 
 /// Of several communicators on one stream the one that was named first goes first, for all ranks
@@ -89,14 +95,14 @@ void sortByTurn(std::vector<GpuBatch>& batches) {
 /// In one launch. A rank whose call before is not in that one would have it wait for another, which
 /// may wait for it.
 bool mayFollow(const GpuBatch& batch, const GpuBatch& next) {
-  std::vector<GpuLaunch> launches;
-  for (const GpuWork& work : batch.works) launches.push_back(launchOf(work));
+  std::vector<executor::GpuLaunch> launches;
+  for (const GpuWork& work : batch.works) launches.push_back(launchOf(work).operation);
   return std::ranges::all_of(next.works, [&](const GpuWork& work) {
     const bool isBehindItsOwn =
         std::ranges::find(batch.works, work.backend, &GpuWork::backend) != batch.works.end();
-    launches.push_back(launchOf(work));
-    return isBehindItsOwn &&
-           mayFollow(std::span(launches).first(launches.size() - 1), launches.back());
+    launches.push_back(launchOf(work).operation);
+    const auto before = std::span(launches).first(launches.size() - 1);
+    return isBehindItsOwn && launches.back().executor->mayFollow(before, launches.back());
   });
 }
 
@@ -138,11 +144,11 @@ std::vector<GpuBatch> batchesOf(std::vector<GpuWork> works) {
     const bool waits = !work.stream;
     work.stream = streamFor(work, mine != batches.end() ? &*mine : nullptr);
     if (mine != batches.end()) {
-      if (!work.backend->side()->byCopies()) launchOn(mine->works.front().stream, work);
+      if (!work.backend->rank()->facts().byCopies) launchOn(mine->works.front().stream, work);
       mine->works.push_back(std::move(work));
       continue;
     }
-    GpuBatch batch{work.backend->side()->group(), turn, waits, {}};
+    GpuBatch batch{work.backend->rank()->facts().group, turn, waits, {}};
     batch.works.push_back(std::move(work));
     batches.push_back(std::move(batch));
   }

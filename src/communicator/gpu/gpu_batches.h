@@ -30,6 +30,6 @@ void joinStreams(std::vector<GpuWork>& works);
 /// In the order in which they are to be launched.
 std::vector<GpuBatch> batchesOf(std::vector<GpuWork> works);
 
-GpuLaunch launchOf(const GpuWork& work, uint64_t capture = 0);
+RankLaunch launchOf(const GpuWork& work, uint64_t capture = 0);
 
 }  // namespace tutti::communicator

@@ -31,23 +31,19 @@ topology::Tuning gpuTuning() {
 constexpr uint64_t kSliceBytes = 64 << 10;
 
 /// The same on all ranks.
-uint32_t slicesFor(const plan::PlanSpec& spec, uint64_t bytes, const GpuSide& gpu) {
+uint32_t slicesFor(const plan::PlanSpec& spec, uint64_t bytes, const GpuFacts& gpu) {
   size_t lanes = 1;
   for (int rank = 0; rank < spec.ranks; ++rank)
     lanes = std::max(lanes, collectives::build(spec, rank).lanes.size());
-  const auto channels = static_cast<uint64_t>(gpu.channels() / spec.channels);
+  const auto channels = static_cast<uint64_t>(gpu.channels / spec.channels);
   return static_cast<uint32_t>(std::clamp<uint64_t>(
-      bytes / kSliceBytes, 1, std::min(channels, std::max<uint64_t>(gpu.blocks() / lanes, 1))));
+      bytes / kSliceBytes, 1, std::min(channels, std::max<uint64_t>(gpu.blocks / lanes, 1))));
 }
 
 }  // namespace
 
-uint64_t GpuChoice::bufferBytes(uint64_t block) const {
-  return block *
-         std::max(plan::blocksOf(spec, plan::Buffer::In), plan::blocksOf(spec, plan::Buffer::Out));
-}
-
-const GpuChoice& GpuChoices::choose(const CallFacts& facts, GpuSide& side) {
+const GpuChoice& GpuChoices::choose(const CallFacts& facts, GpuRank& rank) {
+  const GpuFacts& gpu = rank.facts();
   const int size = who_.size();
   const uint64_t key = choiceKey(facts, size);
   if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
@@ -55,12 +51,12 @@ const GpuChoice& GpuChoices::choose(const CallFacts& facts, GpuSide& side) {
   const topology::Topology joined{.ranks = size,
                                   .cores = size,
                                   .hostOf = hostOf,
-                                  .slotBytes = side.slotBytes(),
-                                  .channels = side.channels()};
+                                  .slotBytes = gpu.slotBytes,
+                                  .channels = gpu.channels};
   plan::CollectiveRequest request =
       requestOf(facts, size, settings_.deterministic, settings_.algorithm, hostOf);
   const uint64_t bytes = request.blockBytes();
-  request.mappable = side.canMap() && bytes >= kLeastMappedBytes;
+  request.mappable = gpu.canMap && bytes >= kLeastMappedBytes;
   const collectives::Choice choice = collectives::choose(request, joined, gpuTuning());
   GpuChoice made;
   // Some ranks may call in place and others not, so a plan has to bear it.
@@ -69,9 +65,12 @@ const GpuChoice& GpuChoices::choose(const CallFacts& facts, GpuSide& side) {
   made.hash = made.spec.hash();
   auto& plan = plans_[made.hash];
   if (!plan)
-    plan = side.prepare(made.spec, [&](int rank) { return collectives::build(made.spec, rank); });
+    plan = rank.executor().prepare(made.spec,
+                                   [&](int other) { return collectives::build(made.spec, other); });
   made.plan = plan.get();
-  made.slices = slicesFor(made.spec, made.bufferBytes(bytes), side);
+  const uint32_t blocks = std::max(plan::blocksOf(made.spec, plan::Buffer::In),
+                                   plan::blocksOf(made.spec, plan::Buffer::Out));
+  made.slices = slicesFor(made.spec, blocks * bytes, gpu);
   base::log(LogLevel::Debug, who_.self(), ": on ", toString(settings_.device),
             " for blocks of up to ", bytes, " bytes: ", made.spec.describe());
   return choices_.emplace(key, made).first->second;

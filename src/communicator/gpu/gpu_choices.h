@@ -8,10 +8,9 @@
 #include <memory>
 #include <unordered_map>
 
-#include "src/communicator/gpu/gpu.h"
+#include "src/communicator/gpu/gpu_rank.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
-#include "src/communicator/recorder.h"
 #include "src/communicator/settings.h"
 #include "src/plan/plan.h"
 
@@ -20,23 +19,23 @@ namespace tutti::communicator {
 /// A choice with this rank's program on the GPU.
 struct GpuChoice {
   plan::PlanSpec spec;
-  GpuPlan* plan = nullptr;
+  executor::PreparedPlan* plan = nullptr;
   uint64_t hash = 0;
   uint32_t slices = 1;
-
-  /// Of the larger buffer of a call with blocks of so many bytes.
-  uint64_t bufferBytes(uint64_t block) const;
 };
+
+using executor::CallFacts;
 
 class GpuChoices {
  public:
-  using Plans = std::unordered_map<uint64_t, std::unique_ptr<GpuPlan>>;  // by spec's hash
+  using Plans =
+      std::unordered_map<uint64_t, std::unique_ptr<executor::PreparedPlan>>;  // by spec's hash
 
   GpuChoices(const Membership& who, const Settings& settings, const RankLinks& links)
       : who_(who), settings_(settings), links_(links) {}
 
   /// Stays where it is.
-  const GpuChoice& choose(const CallFacts& facts, GpuSide& side);
+  const GpuChoice& choose(const CallFacts& facts, GpuRank& rank);
   /// When nothing is chosen any more.
   Plans takePlans() { return std::move(plans_); }
 

@@ -20,9 +20,9 @@ GpuParking& GpuParking::ofProcess() {
   return *parking;
 }
 
-bool GpuParking::mayGo(const GpuSide& side) {
+bool GpuParking::mayGo(const GpuRank& rank) {
   try {
-    return !side.hasGraphs() && side.isIdle();
+    return !rank.hasGraphs() && rank.isIdle();
   } catch (const Error&) {
     return true;
   }
@@ -41,7 +41,7 @@ void GpuParking::sweep() {
   std::vector<ParkedGpu> gone;
   const std::lock_guard lock(mutex_);
   const auto last = std::stable_partition(parked_.begin(), parked_.end(),
-                                          [](const ParkedGpu& gpu) { return !mayGo(*gpu.side); });
+                                          [](const ParkedGpu& gpu) { return !mayGo(*gpu.rank); });
   std::move(last, parked_.end(), std::back_inserter(gone));
   parked_.erase(last, parked_.end());
 }
@@ -51,7 +51,7 @@ void GpuParking::serve() {
     const std::lock_guard lock(mutex_);
     if (isStopping_) return;
     for (const ParkedGpu& gpu : parked_) try {
-        gpu.side->watch();
+        gpu.rank->executor().watch();
       } catch (const std::exception& error) {
         base::log(LogLevel::Debug, "a GPU whose communicator is gone: ", error.what());
       }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Where GPU sides stay whose communicators are gone while graphs of their calls are there, or calls
-// that have failed have not begun: CUDA may launch these whatever becomes of the communicator, and
-// they must find their memory, and end.
+// Where ranks on GPUs stay whose communicators are gone while graphs of their calls are there, or
+// calls that have failed have not begun: CUDA may launch these whatever becomes of the
+// communicator, and they must find their memory, and end.
 
 #include <cstdint>
 #include <memory>
@@ -12,14 +12,14 @@
 
 #include "src/base/at_exit.h"
 #include "src/base/service_thread.h"
-#include "src/communicator/gpu/gpu.h"
+#include "src/communicator/gpu/gpu_rank.h"
 
 namespace tutti::communicator {
 
-/// A side and its plans, of a rank that makes no more calls.
+/// A rank that makes no more calls, and its plans.
 struct ParkedGpu {
-  std::unique_ptr<GpuSide> side;
-  std::unordered_map<uint64_t, std::unique_ptr<GpuPlan>> plans;
+  std::unique_ptr<GpuRank> rank;
+  std::unordered_map<uint64_t, std::unique_ptr<executor::PreparedPlan>> plans;
 };
 
 class GpuParking {
@@ -27,7 +27,7 @@ class GpuParking {
   static GpuParking& ofProcess();
 
   /// Nothing of it is to come. True also where its device has a fault.
-  static bool mayGo(const GpuSide& side);
+  static bool mayGo(const GpuRank& rank);
   void add(ParkedGpu gpu);
   /// Frees those that may go. To free memory waits for what runs on the GPU, so that
   /// happens where communicators are made and go, and nowhere else.

@@ -29,7 +29,7 @@ void makeGpu(const Owners& c) {
     return !isRemote[peer] && c.who.info(peer).pid != ::getpid();
   };
   GpuParking::ofProcess().sweep();
-  c.gpu.use(makeGpuSide(
+  c.gpu.use(makeGpuJoin(
       {.device = settings.device,
        .rank = own,
        .size = size,
@@ -59,39 +59,39 @@ void connectTo(const Owners& c, int peer, const std::function<void()>& connect) 
 
 /// False where not all ranks have an address.
 bool connect(const Owners& c, const std::vector<transports::EndpointAddress>& addresses) {
-  GpuSide* const side = c.gpu.side();
-  if (!side) return false;
+  GpuJoin* const join = c.gpu.join();
+  if (!join) return false;
   for (int peer = 0; peer < c.who.size(); ++peer)
     if (peer != c.who.rank() && addresses[peer].blob.empty()) {
       c.gpu.refuseCalls("rank " + std::to_string(peer) + " has no GPU");
       return false;
     }
   for (int peer = 0; peer < c.who.size(); ++peer)
-    if (peer != c.who.rank()) connectTo(c, peer, [&] { side->connect(peer, addresses[peer]); });
+    if (peer != c.who.rank()) connectTo(c, peer, [&] { join->connect(peer, addresses[peer]); });
   return true;
 }
 
 void tellState(const Owners& c, size_t round, base::Deadline deadline) {
-  GpuSide& side = *c.gpu.side();
+  GpuJoin& join = *c.gpu.join();
   for (int peer = 0; peer < c.who.size(); ++peer)
     if (peer != c.who.rank())
-      c.messages.send(peer, message::GpuMessage{side.state()}, side.descriptors());
+      c.messages.send(peer, message::GpuMessage{join.state()}, join.descriptors());
   c.peers.awaitAll("GPU's state", deadline,
                    [&](const Peers::Peer& p) { return p.gpu.size() > round; });
   for (int peer = 0; peer < c.who.size(); ++peer) {
     if (peer == c.who.rank()) continue;
     const ToldGpuState theirs = c.peers.takeGpuState(peer, round);
-    connectTo(c, peer, [&] { side.hear(peer, theirs); });
+    connectTo(c, peer, [&] { join.hear(peer, theirs); });
   }
 }
 
 /// Whether nobody has a fault.
 bool tellStatesOf(std::span<const Owners* const> ranks) {
   std::vector<GpuState> states;
-  for (const Owners* rank : ranks) states.push_back(rank->gpu.side()->state());
+  for (const Owners* rank : ranks) states.push_back(rank->gpu.join()->state());
   for (const Owners* rank : ranks)
     for (int peer = 0; peer < rank->who.size(); ++peer)
-      if (peer != rank->who.rank()) rank->gpu.side()->hear(peer, {states[peer]});
+      if (peer != rank->who.rank()) rank->gpu.join()->hear(peer, {states[peer]});
   bool good = true;
   for (const Owners* rank : ranks) good &= rank->gpu.isFaultless();
   return good;
@@ -104,18 +104,18 @@ void joinGpus(const Owners& c, const std::vector<transports::EndpointAddress>& a
   if (!connect(c, addresses)) return;
   tellState(c, 0, deadline);
   if (!c.gpu.isFaultless()) return;
-  GpuSide& side = *c.gpu.side();
-  const bool rejoins = side.byCopies();
+  GpuJoin& join = *c.gpu.join();
+  const bool rejoins = join.state().byCopies;
   if (rejoins) {
-    side.rejoin();
+    join.rejoin();
     for (const size_t round : {1, 2}) tellState(c, round, deadline);
     if (!c.gpu.isFaultless()) return;
   }
-  side.startProbe();
+  join.startProbe();
   if (rejoins) tellState(c, 3, deadline);  // what this rank has copied is there
-  side.finishProbe();
+  join.finishProbe();
   tellState(c, rejoins ? 4 : 1, deadline);
-  if (c.gpu.isFaultless()) side.makeReady();
+  if (c.gpu.isFaultless()) c.gpu.makeReady();
 }
 
 void joinLocalGpus(std::span<const Owners* const> ranks) {
@@ -124,20 +124,20 @@ void joinLocalGpus(std::span<const Owners* const> ranks) {
   for (const Owners* rank : ranks) {
     std::vector<transports::EndpointAddress> addresses(ranks.size());
     for (size_t peer = 0; peer < ranks.size(); ++peer)
-      if (GpuSide* const side = ranks[peer]->gpu.side(); ranks[peer] != rank && side)
-        addresses[peer] = side->address(rank->who.rank());
+      if (GpuJoin* const join = ranks[peer]->gpu.join(); ranks[peer] != rank && join)
+        addresses[peer] = join->address(rank->who.rank());
     joined &= connect(*rank, addresses);
   }
   if (!joined || !tellStatesOf(ranks)) return;
-  if (ranks.front()->gpu.side()->byCopies()) {
-    for (const Owners* rank : ranks) rank->gpu.side()->rejoin();
+  if (ranks.front()->gpu.join()->state().byCopies) {
+    for (const Owners* rank : ranks) rank->gpu.join()->rejoin();
     tellStatesOf(ranks);
     if (!tellStatesOf(ranks)) return;
   }
-  for (const Owners* rank : ranks) rank->gpu.side()->startProbe();
-  for (const Owners* rank : ranks) rank->gpu.side()->finishProbe();
+  for (const Owners* rank : ranks) rank->gpu.join()->startProbe();
+  for (const Owners* rank : ranks) rank->gpu.join()->finishProbe();
   if (!tellStatesOf(ranks)) return;
-  for (const Owners* rank : ranks) rank->gpu.side()->makeReady();
+  for (const Owners* rank : ranks) rank->gpu.makeReady();
 }
 
 }  // namespace tutti::communicator

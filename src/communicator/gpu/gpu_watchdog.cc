@@ -21,8 +21,8 @@ constexpr int64_t kGpuLeaverNs = 1'000'000'000;
 // How many ranks one that waits asks together.
 constexpr int kAskedAtATime = 8;
 
-std::string describe(const GpuFailure& found, const std::optional<Recorder::Entry>& entry,
-                     const Owners& owners) {
+std::string describe(const executor::ExecutorFailure& found,
+                     const std::optional<Recorder::Entry>& entry, const Owners& owners) {
   const Membership& who = owners.who;
   std::string call = base::message(who.self(), " on ", toString(owners.settings.device));
   if (entry)
@@ -31,8 +31,8 @@ std::string describe(const GpuFailure& found, const std::optional<Recorder::Entr
     call += ": a call, or a replay of one";
   else
     call += found.peer < 0 ? ", between calls" : ", between calls with " + who.name(found.peer);
-  if (found.code != ErrorCode::Timeout || found.peer < 0)
-    return base::message(call, ": ", found.text);
+  if (found.code() != ErrorCode::Timeout || found.peer < 0)
+    return base::message(call, ": ", found.what());
   std::string text = base::message(call, " did not complete within ", owners.settings.timeoutMs,
                                    " ms; it waits for ", who.name(found.peer));
   if (found.bytesArrived) text += base::message(" with ", *found.bytesArrived, " bytes received");
@@ -43,7 +43,7 @@ std::string describe(const GpuFailure& found, const std::optional<Recorder::Entr
 
 // What is enqueued ends only while it is watched, so that goes on when the communicator has failed.
 void GpuWatchdog::look() {
-  std::optional<GpuFailure> found;
+  std::optional<executor::ExecutorFailure> found;
   try {
     found = owners_.gpu.watch();
   } catch (const Error& error) {
@@ -57,10 +57,10 @@ void GpuWatchdog::look() {
 
 // A peer that has given up tells why by the control plane, and ranks that disagree compare their
 // calls there. What the GPU knows is the answer where they do not.
-void GpuWatchdog::lookAtFailure(const GpuFailure& found) {
+void GpuWatchdog::lookAtFailure(const executor::ExecutorFailure& found) {
   const int64_t now = clock_.nowNs();
   const auto entry = owners_.gpu.callOf(found);
-  const bool isMismatch = found.code == ErrorCode::Mismatch;
+  const bool isMismatch = found.code() == ErrorCode::Mismatch;
   const bool isAsked = isMismatch && entry && entry->collective();
   if (failedNs_ == 0) {
     failedNs_ = now;
@@ -70,10 +70,10 @@ void GpuWatchdog::lookAtFailure(const GpuFailure& found) {
         owners_.messages.send(found.peer,
                               message::InquiryMessage::about(known, message::Inquirer::Gpu));
   }
-  const bool isAnswer = isMismatch || found.code == ErrorCode::Timeout;
+  const bool isAnswer = isMismatch || found.code() == ErrorCode::Timeout;
   const int64_t grace = isAsked ? kGpuDisputeNs : isAnswer ? 0 : kGpuReasonNs;
   if (now - failedNs_ < grace) return;
-  owners_.failure.fail(Error(found.code, describe(found, entry, owners_)), true);
+  owners_.failure.fail(Error(found.code(), describe(found, entry, owners_)), true);
 }
 
 // A rank that has left takes part in nothing any more, and what it has sent before comes within a

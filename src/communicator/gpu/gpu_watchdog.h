@@ -8,8 +8,8 @@
 
 #include "src/base/clock.h"
 #include "src/communicator/failure/network_watch.h"
-#include "src/communicator/gpu/gpu.h"
 #include "src/communicator/owners.h"
+#include "src/executor/gpu_executor.h"
 
 namespace tutti::communicator {
 
@@ -20,7 +20,7 @@ class GpuWatchdog {
   void look();
 
  private:
-  void lookAtFailure(const GpuFailure& found);
+  void lookAtFailure(const executor::ExecutorFailure& found);
   void lookForLeavers();
   void lookAtWaits();
   void inquire(uint64_t ended);

@@ -17,14 +17,14 @@ namespace {
 void addParts(const GpuWork& work, std::vector<SharedStreams::Part>& parts) {
   const GpuBackend& c = *work.backend;
   const int rank = c.who().rank();
-  if (!work.isExchange()) {
+  if (!work.exchange()) {
     uint64_t number = c.collectivesLaunched() + 1;
     for (const SharedStreams::Part& part : parts)
       number += part.line == kCollectives && part.rank == rank;
     parts.push_back({kCollectives, rank, number, number});
     return;
   }
-  for (const auto& [line, count] : messagesOf(std::get<executor::Exchange>(work.call))) {
+  for (const auto& [line, count] : messagesOf(*work.exchange(), rank)) {
     const uint64_t before = c.messagesLaunched(line);
     parts.push_back({line, rank, before + 1, before + count});
   }
@@ -36,10 +36,10 @@ uint64_t requireApart(const GpuBatch& batch, const GpuWork& one, StreamRef on) {
   std::vector<SharedStreams::Part> parts;
   for (const GpuWork& work : batch.works)
     if (isOn(work, on)) addParts(work, parts);
-  const StreamIdentity stream = one.backend->side()->identityOf(on);
+  const StreamIdentity stream = one.backend->rank()->identityOf(on);
   const int other = SharedStreams::ofProcess().launch(batch.group, stream, parts);
   if (other < 0) return stream.capture;
-  const std::string call = std::visit([](const auto& its) { return its.describe(); }, one.facts);
+  const std::string call = std::visit([](const auto& its) { return its.describe(); }, one.facts());
   base::fail(ErrorCode::InvalidUsage, one.backend->who().self(), " and rank ", other,
              " of the same communicator call ", call,
              " on one stream, one after the other, and would wait for each other: their calls have "
@@ -69,13 +69,13 @@ std::vector<uint64_t> capturesOf(const GpuBatch& batch) {
 
 void launch(const GpuBatch& batch) {
   const std::vector<uint64_t> captures = capturesOf(batch);
-  std::vector<GpuLaunch> launches;
+  std::vector<RankLaunch> launches;
   for (const GpuWork& work : batch.works) {
     GpuBackend& c = *work.backend;
     c.failure().throwIfFailed();
     const uint64_t capture = captures[launches.size()];
     c.launching(work,
-                static_cast<uint64_t>(std::ranges::count(launches, c.side(), &GpuLaunch::side)),
+                static_cast<uint64_t>(std::ranges::count(launches, c.rank(), &RankLaunch::rank)),
                 capture != 0);
     launches.push_back(launchOf(work, capture));
   }

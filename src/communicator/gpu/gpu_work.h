@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "src/communicator/gpu/gpu.h"
+#include "src/communicator/gpu/gpu_rank.h"
 #include "src/communicator/recorder.h"
 
 namespace tutti::communicator {
@@ -18,12 +18,22 @@ class GpuBackend;
 /// A call that can be launched.
 struct GpuWork {
   std::shared_ptr<GpuBackend> backend;
-  std::variant<CallFacts, ExchangeFacts> facts;
-  std::variant<GpuCall, executor::Exchange> call;
-  StreamRef stream;                    ///< none: whoever launches it waits for it
-  std::vector<StreamRef> joined = {};  ///< as GpuLaunch has them
+  std::variant<executor::CollectiveCall, executor::Exchange> operation;
+  const executor::PreparedPlan* plan = nullptr;  ///< of a collective
+  uint32_t slices = 1;
+  StreamRef stream = {};               ///< none: whoever launches it waits for it
+  std::vector<StreamRef> joined = {};  ///< as RankLaunch has them
 
-  bool isExchange() const { return std::holds_alternative<executor::Exchange>(call); }
+  /// Null where it is the other.
+  const executor::CollectiveCall* call() const {
+    return std::get_if<executor::CollectiveCall>(&operation);
+  }
+  const executor::Exchange* exchange() const { return std::get_if<executor::Exchange>(&operation); }
+  /// For the recorder.
+  std::variant<CallFacts, ExchangeFacts> facts() const {
+    if (exchange()) return exchange()->facts();
+    return call()->facts;
+  }
 };
 
 /// Launches them: the first of each communicator, then the second of each, and so on, the

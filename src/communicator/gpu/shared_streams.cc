@@ -2,11 +2,11 @@
 
 namespace tutti::communicator {
 
-std::map<Line, uint64_t> messagesOf(const executor::Exchange& exchange) {
+std::map<Line, uint64_t> messagesOf(const executor::Exchange& exchange, int rank) {
   std::map<Line, uint64_t> messages;
-  for (const executor::Transfer& to : exchange.sends) ++messages[{exchange.rank, to.peer}];
-  for (const executor::Transfer& from : exchange.receives) ++messages[{from.peer, exchange.rank}];
-  messages.erase({exchange.rank, exchange.rank});
+  for (const executor::Transfer& to : exchange.sends) ++messages[{rank, to.peer}];
+  for (const executor::Transfer& from : exchange.receives) ++messages[{from.peer, rank}];
+  messages.erase({rank, rank});
   return messages;
 }
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/communicator/gpu/gpu.h"
-#include "src/executor/host/exchange_operation.h"
+#include "src/communicator/gpu/gpu_rank.h"
+#include "src/executor/exchange.h"
 
 namespace tutti::communicator {
 
@@ -23,7 +23,7 @@ using Line = std::pair<int, int>;
 inline constexpr Line kCollectives{-1, -1};
 
 /// By line, how many messages of an exchange with other ranks go there.
-std::map<Line, uint64_t> messagesOf(const executor::Exchange& exchange);
+std::map<Line, uint64_t> messagesOf(const executor::Exchange& exchange, int rank);
 
 class SharedStreams {
  public:

@@ -2,14 +2,8 @@
 
 #include <algorithm>
 
-#include "src/base/transfer_key.h"
-
 namespace tutti::executor::copy {
 namespace {
-
-uint64_t keyOf(const Transfer& transfer) {
-  return base::transferKey(transfer.type, transfer.bytes);
-}
 
 uint64_t messagesOf(const Transfer& transfer, uint64_t slotBytes) {
   return std::max<uint64_t>(1, (transfer.bytes + slotBytes - 1) / slotBytes);
@@ -29,11 +23,11 @@ void receive(CopyLane& lane, std::byte* data, const CopyMessage& message) {
 
 }  // namespace
 
-std::vector<CopyEdge> edgesOf(const Exchange& exchange) {
+std::vector<CopyEdge> edgesOf(const Exchange& exchange, int rank) {
   std::vector<CopyEdge> edges;
   for (const bool sends : {true, false})
     for (const Transfer& transfer : sends ? exchange.sends : exchange.receives) {
-      if (transfer.peer == exchange.rank) continue;
+      if (transfer.peer == rank) continue;
       auto edge = std::ranges::find_if(
           edges, [&](const CopyEdge& e) { return e.peer == transfer.peer && e.sends == sends; });
       if (edge == edges.end()) edge = edges.insert(edge, {transfer.peer, sends, {}});
@@ -65,7 +59,7 @@ void ExchangeRun::enqueueNext() {
   const uint64_t offset = at.piece * slotBytes_;
   const CopyMessage message{0, edge.peer, at.number++,
                             std::min(slotBytes_, transfer.bytes - offset)};
-  lane.setKey(keyOf(transfer));
+  lane.setKey(transfer.key());
   if (edge.sends)
     send(lane, transfer.data + offset, message);
   else

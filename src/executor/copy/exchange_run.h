@@ -8,7 +8,7 @@
 
 #include "src/executor/copy/enqueuing.h"
 #include "src/executor/copy/lane.h"
-#include "src/executor/host/exchange_operation.h"
+#include "src/executor/exchange.h"
 
 namespace tutti::executor::copy {
 
@@ -19,8 +19,8 @@ struct CopyEdge {
   std::vector<Transfer> transfers;
 };
 
-/// All but those of a rank with itself; those that send first.
-std::vector<CopyEdge> edgesOf(const Exchange& exchange);
+/// All but those of `rank` with itself; those that send first.
+std::vector<CopyEdge> edgesOf(const Exchange& exchange, int rank);
 
 /// How many messages they take.
 uint64_t messagesOf(const std::vector<CopyEdge>& edges, uint64_t slotBytes);

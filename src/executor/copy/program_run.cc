@@ -24,15 +24,15 @@ constexpr uint64_t kMostPitch = INT32_MAX;
 
 }  // namespace
 
-ProgramRun::ProgramRun(const CopyLaunch& launch, const plan::PlanShape& shape,
-                       std::vector<CopyLane>& lanes, unsigned char* scratch, int ranks,
-                       uint32_t foldBlocks)
-    : launch_(launch),
-      plan_(*launch.plan),
+ProgramRun::ProgramRun(const CopyPlan& plan, const CollectiveCall& call,
+                       const plan::PlanShape& shape, std::vector<CopyLane>& lanes,
+                       unsigned char* scratch, uint32_t foldBlocks)
+    : plan_(plan),
+      call_(call),
+      facts_(call.facts),
       shape_(shape),
       lanes_(lanes),
       scratch_(scratch),
-      ranks_(ranks),
       foldBlocks_(foldBlocks) {}
 
 uint64_t ProgramRun::place() const {
@@ -90,9 +90,9 @@ unsigned char* ProgramRun::addressOf(CopyLane& lane, const Port& port, const Cop
            index * shape_.fullChunkBytes();
   Address base = scratch_;
   if (port.buffer == Buffer::In)
-    base = static_cast<Address>(const_cast<void*>(launch_.in));
+    base = reinterpret_cast<Address>(const_cast<std::byte*>(call_.in));
   else if (port.buffer == Buffer::Out)
-    base = static_cast<Address>(launch_.out);
+    base = reinterpret_cast<Address>(call_.out);
   return base + shape_.extent(port.buffer, port.chunk + index, round_).offset;
 }
 
@@ -125,13 +125,13 @@ std::vector<ProgramRun::Piece> ProgramRun::piecesOf(
 }
 
 bool ProgramRun::isScaled(const Port& port) const {
-  return launch_.op == ReduceOp::PreMulSum && plan::isReduction(plan_.spec_.collective) &&
+  return facts_.op == ReduceOp::PreMulSum && plan::isReduction(plan_.spec_.collective) &&
          port.kind == Port::Kind::Local && port.buffer == Buffer::In &&
-         (launch_.scalarAt || launch_.scalar != 1.0);
+         (call_.scalarAt || call_.scalar != 1.0);
 }
 
 void ProgramRun::move(CopyLane& lane, const Step& step, const std::vector<Piece>& pieces) const {
-  const bool divides = step.completes && launch_.op == ReduceOp::Avg;
+  const bool divides = step.completes && facts_.op == ReduceOp::Avg;
   const bool scales = std::ranges::any_of(
       step.sources, [&](const Port& port) { return port.chunks > 0 && isScaled(port); });
   if (withChunks(step.sources) == 1 && !divides && !scales) return copy(lane, pieces);
@@ -161,21 +161,21 @@ void ProgramRun::copy(CopyLane& lane, const std::vector<Piece>& pieces) const {
 }
 
 void ProgramRun::fold(CopyLane& lane, const Step& step, const Piece& piece) const {
-  const size_t size = sizeOf(launch_.type), sources = withChunks(step.sources);
+  const size_t size = sizeOf(facts_.type), sources = withChunks(step.sources);
   FoldArguments arguments{};
   arguments.bytes = piece.bytes;
-  arguments.scalar = launch_.scalar;
-  arguments.scalarAt = launch_.scalarAt;
-  arguments.divideBy = step.completes && launch_.op == ReduceOp::Avg ? ranks_ : 1;
+  arguments.scalar = call_.scalar;
+  arguments.scalarAt = call_.scalarAt;
+  arguments.divideBy = step.completes && facts_.op == ReduceOp::Avg ? plan_.spec_.ranks : 1;
   arguments.sources = static_cast<uint16_t>(sources);
   arguments.targets = static_cast<uint16_t>(piece.operands.size() - sources);
-  arguments.type = static_cast<uint8_t>(launch_.type);
-  arguments.op = static_cast<uint8_t>(launch_.op);
+  arguments.type = static_cast<uint8_t>(facts_.type);
+  arguments.op = static_cast<uint8_t>(facts_.op);
   arguments.isAligned = 1;
   // Two operands give the same by either fold.
   arguments.isTree = step.fold == plan::Fold::Canonical && sources > 2 &&
-                     (launch_.deterministic || !isReduced(launch_.type));
-  arguments.isRounded = launch_.deterministic;
+                     (facts_.deterministic || !isReduced(facts_.type));
+  arguments.isRounded = facts_.deterministic;
   size_t next = 0;
   for (const Port& port : step.sources)
     if (port.chunks > 0) arguments.operands[next++].isScaled = isScaled(port);

@@ -5,14 +5,15 @@
 // that was enqueued there until then: an event of the stream, however many such steps there are.
 
 #include <map>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include <tutti/types.h>
+#include "src/executor/call.h"
 #include "src/executor/copy/enqueuing.h"
 #include "src/executor/copy/kernels.h"
 #include "src/executor/copy/lane.h"
+#include "src/executor/executor.h"
 #include "src/plan/plan.h"
 #include "src/plan/waves.h"
 
@@ -20,13 +21,12 @@ namespace tutti::executor::copy {
 
 inline bool isChannel(const plan::Port& port) { return port.kind == plan::Port::Kind::Channel; }
 
-/// A program that was looked through; of one executor, and alive while launches or graphs use it.
-class CopyPlan {
+class CopyPlan final : public PreparedPlan {
  public:
-  const plan::PlanSpec& spec() const { return spec_; }
+  const plan::PlanSpec& spec() const override { return spec_; }
 
  private:
-  friend class StreamExecutor;
+  friend class CopyExecutor;
   friend class ProgramRun;
   plan::PlanSpec spec_;
   plan::Program program_;
@@ -34,27 +34,10 @@ class CopyPlan {
   uint64_t operationsPerRound_ = 0;  // calls of CUDA, at most
 };
 
-/// One call on one rank. Buffers are memory that the device can address, at any address.
-struct CopyLaunch {
-  const CopyPlan* plan = nullptr;
-  const void* in = nullptr;
-  void* out = nullptr;
-  uint64_t count = 0;  ///< elements of a block
-  /// Where blocks differ in size, of a plan that is `unevenSafe`: by rank, the same on all; `count`
-  /// is not used then. Read before launch() returns.
-  std::span<const plan::Block> blocks = {};
-  DataType type = DataType::Float32;
-  ReduceOp op = ReduceOp::Sum;
-  double scalar = 1.0;
-  const void* scalarAt = nullptr;  ///< an element of `type` that is read instead, by the kernel
-  bool deterministic = false;
-  uint32_t callHash = 0;  ///< same on all ranks that make the same call; below 2^31
-};
-
 class ProgramRun final : public Enqueuing {
  public:
-  ProgramRun(const CopyLaunch& launch, const plan::PlanShape& shape, std::vector<CopyLane>& lanes,
-             unsigned char* scratch, int ranks, uint32_t foldBlocks);
+  ProgramRun(const CopyPlan& plan, const CollectiveCall& call, const plan::PlanShape& shape,
+             std::vector<CopyLane>& lanes, unsigned char* scratch, uint32_t foldBlocks);
   uint64_t place() const override;
   void enqueueNext() override;
 
@@ -84,12 +67,12 @@ class ProgramRun final : public Enqueuing {
   void fold(CopyLane& lane, const Step& step, const Piece& piece) const;
   bool isScaled(const Port& port) const;
 
-  const CopyLaunch& launch_;
   const CopyPlan& plan_;
+  const CollectiveCall& call_;
+  const CallFacts& facts_;
   const plan::PlanShape shape_;
   std::vector<CopyLane>& lanes_;
   unsigned char* const scratch_;
-  const int ranks_;
   const uint32_t foldBlocks_;
   int64_t round_ = 0;
   size_t turn_ = 0;  // of the round

@@ -69,7 +69,7 @@ void Watcher::include(size_t lanes) {
   lanes_ = std::max(lanes_, lanes);
 }
 
-std::optional<CopyFailure> Watcher::failure() const {
+std::optional<ExecutorFailure> Watcher::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
@@ -98,10 +98,11 @@ std::vector<int> Watcher::awaited(std::chrono::nanoseconds since) const {
   return peers;
 }
 
-std::optional<uint32_t> Watcher::awaitedIn() const {
+std::optional<uint32_t> Watcher::collectiveAwaitedIn() const {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < lanesLookedAt_ && !failure_; ++i)
-    if (isWait(seen_[i].state.place)) return seen_[i].operation;
+    if (isWait(seen_[i].state.place) && !isOfTransfer(seen_[i].state.call))
+      return seen_[i].operation;
   return std::nullopt;
 }
 
@@ -223,7 +224,9 @@ void Watcher::end(const std::string& why, std::optional<CopyNotice> notice) {
 // is turned around, and the words are opened.
 void Watcher::giveUp(ErrorCode code, int peer, const std::string& what,
                      std::optional<CopyNotice> notice) {
-  failure_ = CopyFailure{Error(code, where() + what), peer, ended_};
+  failure_.emplace(Error(code, where() + what));
+  failure_->peer = peer;
+  failure_->operation = ended_;
   StreamQueue queue(stream_, ground_.waitFlags);
   if (notice) tellPeers(queue, *notice);
   Sources& sources = ground_.own->sources;

@@ -11,17 +11,11 @@
 #include <optional>
 #include <vector>
 
-#include <tutti/error.h>
 #include "src/executor/copy/lane.h"
+#include "src/executor/gpu_executor.h"
 #include "transports/p2p/owned_memory.h"
 
 namespace tutti::executor::copy {
-
-struct CopyFailure {
-  Error error;
-  int peer;            ///< waited for, or who disagrees; -1: none
-  uint32_t operation;  ///< how many had ended when it was last looked, modulo kCounted
-};
 
 class Watcher {
  public:
@@ -39,15 +33,16 @@ class Watcher {
   void abort();
   /// As abort(), but no peer is told: what they need of this rank has come, and they may be gone.
   void leave();
-  std::optional<CopyFailure> failure() const;
+  /// `operation`: how many had ended when it was last looked, modulo kCounted.
+  std::optional<ExecutorFailure> failure() const;
   /// Whether a lane of an operation that has begun has not ended, as it is now; false when the rank
   /// has given up. Waits for the answer.
   bool isWaiting();
   /// Ranks for whom lanes have been seen to wait for so long.
   std::vector<int> awaited(std::chrono::nanoseconds since) const;
-  /// Of the operation in which a lane has been seen to wait: how many had ended before it, modulo
-  /// kCounted.
-  std::optional<uint32_t> awaitedIn() const;
+  /// Of the collective in which a lane has been seen to wait: how many operations had ended before
+  /// it, modulo kCounted.
+  std::optional<uint32_t> collectiveAwaitedIn() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -80,7 +75,7 @@ class Watcher {
   const Ground& ground_;
   const uint64_t deadlineNs_;
   mutable std::mutex mutex_;
-  std::optional<CopyFailure> failure_;
+  std::optional<ExecutorFailure> failure_;
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<View> view_;
   bool isLooking_ = false;

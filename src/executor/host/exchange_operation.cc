@@ -15,63 +15,11 @@ namespace {
 // Of a transfer to itself, at once.
 constexpr uint64_t kPieceBytes = 1 << 20;
 
-uint64_t keyOf(const Transfer& transfer) {
-  return base::transferKey(transfer.type, transfer.bytes);
-}
 uint64_t keyOf(const SlotHeader& header) {
   return base::transferKey(header.callHash, header.operation);
 }
 
-std::vector<Transfer> ofPeer(const std::vector<Transfer>& transfers, int peer) {
-  std::vector<Transfer> its;
-  std::ranges::copy_if(transfers, std::back_inserter(its),
-                       [&](const Transfer& t) { return t.peer == peer; });
-  return its;
-}
-
 }  // namespace
-
-void requireSelfMatches(const Exchange& exchange) {
-  const auto sends = ofPeer(exchange.sends, exchange.rank);
-  const auto receives = ofPeer(exchange.receives, exchange.rank);
-  if (sends.size() != receives.size())
-    base::fail(ErrorCode::InvalidUsage, "rank ", exchange.rank, " has ", sends.size(),
-               " sends to itself and ", receives.size(),
-               " receives from itself in one group; they match in order");
-  for (size_t i = 0; i < sends.size(); ++i)
-    if (keyOf(sends[i]) != keyOf(receives[i]))
-      base::fail(ErrorCode::InvalidUsage, "rank ", exchange.rank, " sends ",
-                 base::describeTransfer(keyOf(sends[i])), " to itself and receives ",
-                 base::describeTransfer(keyOf(receives[i])));
-}
-
-void requireDisjoint(const Exchange& exchange) {
-  struct Range {
-    const std::byte *begin, *end;
-    bool receives;
-    int peer;
-  };
-  std::vector<Range> ranges;
-  for (const auto* transfers : {&exchange.sends, &exchange.receives})
-    for (const Transfer& t : *transfers)
-      if (t.bytes > 0)
-        ranges.push_back({t.data, t.data + t.bytes, transfers == &exchange.receives, t.peer});
-  std::ranges::sort(ranges, {}, &Range::begin);
-  // The ranges so far that reach furthest, of all and of those received into.
-  const Range* furthest = nullptr;
-  const Range* furthestReceived = nullptr;
-  const auto further = [](const Range* a, const Range& b) { return !a || a->end < b.end; };
-  for (const Range& range : ranges) {
-    const Range* other = range.receives ? furthest : furthestReceived;
-    if (other && other->end > range.begin)
-      base::fail(ErrorCode::InvalidArgument, "rank ", exchange.rank,
-                 " has overlapping buffers: ", other->receives ? "received from" : "sent to",
-                 " rank ", other->peer, " and ", range.receives ? "received from" : "sent to",
-                 " rank ", range.peer);
-    if (further(furthest, range)) furthest = &range;
-    if (range.receives && further(furthestReceived, range)) furthestReceived = &range;
-  }
-}
 
 void ExchangeOperation::Edge::advance(uint64_t bytes) {
   offset += bytes;
@@ -80,8 +28,8 @@ void ExchangeOperation::Edge::advance(uint64_t bytes) {
   ++next;
 }
 
-void ExchangeOperation::begin(Exchange exchange) {
-  exchange_ = std::move(exchange);
+void ExchangeOperation::begin(const HostRank& at, Exchange exchange) {
+  at_ = at;
   waitingFor_ = -1;
   bytesReceived_ = 0;
   sends_.clear();
@@ -89,18 +37,18 @@ void ExchangeOperation::begin(Exchange exchange) {
   toSelf_ = {};
   fromSelf_ = {};
   zeroCopySends_.forget();
-  addEdges(std::move(exchange_.sends), 1, sends_, toSelf_);
-  addEdges(std::move(exchange_.receives), -1, receives_, fromSelf_);
+  addEdges(std::move(exchange.sends), 1, sends_, toSelf_);
+  addEdges(std::move(exchange.receives), -1, receives_, fromSelf_);
 }
 
 void ExchangeOperation::addEdges(std::vector<Transfer> transfers, int direction,
                                  std::vector<Edge>& edges, Edge& self) const {
   const auto distance = [&](const Transfer& t) {
-    return (direction * (t.peer - exchange_.rank) + exchange_.size) % exchange_.size;
+    return (direction * (t.peer - at_.rank) + at_.size) % at_.size;
   };
   std::ranges::stable_sort(transfers, {}, distance);
   for (const Transfer& t : transfers) {
-    if (t.peer == exchange_.rank) {
+    if (t.peer == at_.rank) {
       self.transfers.push_back(t);
       continue;
     }
@@ -117,7 +65,7 @@ Poll ExchangeOperation::poll() {
   const auto finished = [](const Edge& edge) { return edge.finished(); };
   if (std::ranges::all_of(sends_, finished) && std::ranges::all_of(receives_, finished) &&
       fromSelf_.finished()) {
-    if (exchange_.endpoint) exchange_.endpoint->flush();
+    if (at_.endpoint) at_.endpoint->flush();
     if (zeroCopySends_.completed()) return Poll::Done;
     waitingFor_ = zeroCopySends_.peer();
   }
@@ -149,16 +97,16 @@ void ExchangeOperation::noteIdle(Edge& edge) {
 
 bool ExchangeOperation::send(Edge& edge) {
   if (edge.finished()) return false;
-  transports::SendRing& ring = exchange_.endpoint->sendRing(edge.peer, 0);
+  transports::SendRing& ring = at_.endpoint->sendRing(edge.peer, 0);
   if (!ring.ready()) {
     noteIdle(edge);
     return false;
   }
   edge.idlePolls = 0;
   const Transfer& t = edge.transfers[edge.next];
-  const uint64_t key = keyOf(t);
+  const uint64_t key = t.key();
   const uint64_t bytes =
-      std::min<uint64_t>(t.bytes - edge.offset, exchange_.endpoint->layout().slotBytes);
+      std::min<uint64_t>(t.bytes - edge.offset, at_.endpoint->layout().slotBytes);
   if (ring.canZeroCopy() && bytes >= ZeroCopySends::kLeastBytes) {
     zeroCopySends_.publishZeroCopy(edge.peer, ring, t.data + edge.offset, base::upperHalf(key),
                                    base::lowerHalf(key), static_cast<uint32_t>(bytes));
@@ -172,7 +120,7 @@ bool ExchangeOperation::send(Edge& edge) {
 
 bool ExchangeOperation::receive(Edge& edge) {
   if (edge.finished()) return false;
-  transports::ReceiveRing& ring = exchange_.endpoint->receiveRing(edge.peer, 0);
+  transports::ReceiveRing& ring = at_.endpoint->receiveRing(edge.peer, 0);
   if (!ring.ready()) {
     noteIdle(edge);
     return false;
@@ -194,16 +142,15 @@ void ExchangeOperation::failByHeader(const Edge& edge, const SlotHeader& header)
   const std::string does =
       isExchange ? "sends " + base::describeTransfer(keyOf(header))
                  : base::message("is in a collective instead, its operation ", header.operation);
-  base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", exchange_.rank, " receives ",
-             base::describeTransfer(keyOf(edge.transfers[edge.next])), " from rank ", edge.peer,
+  base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", at_.rank, " receives ",
+             base::describeTransfer(edge.transfers[edge.next].key()), " from rank ", edge.peer,
              ", which ", does);
 }
 
 void ExchangeOperation::checkHeader(const Edge& edge, const SlotHeader& header) const {
   const Transfer& t = edge.transfers[edge.next];
-  if (keyOf(header) != keyOf(t)) failByHeader(edge, header);
-  const uint64_t part =
-      std::min<uint64_t>(t.bytes - edge.offset, exchange_.endpoint->layout().slotBytes);
+  if (keyOf(header) != t.key()) failByHeader(edge, header);
+  const uint64_t part = std::min<uint64_t>(t.bytes - edge.offset, at_.endpoint->layout().slotBytes);
   TUTTI_ASSERT(header.bytes == part, "rank ", edge.peer, " sent a message of ", header.bytes,
                " bytes where ", part, " are next");
 }

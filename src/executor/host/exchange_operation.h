@@ -1,47 +1,26 @@
 #pragma once
 
-// Sends and receives of one rank, all under way at the same time. Between two ranks transfers match
-// in order; edges are independent of each other, so no pattern can make a circular wait: whatever
-// one rank sends, its peer takes as soon as it receives, in any order of peers. A transfer is cut
-// into messages as large as slots; an empty one is an empty message, so that both ends agree also
-// about nothing, and about its type.
+// Performs an Exchange of one rank. Edges are independent of each other, so no pattern can make a
+// circular wait: whatever one rank sends, its peer takes as soon as it receives, in any order of
+// peers. A transfer is cut into messages as large as slots; an empty one is an empty message, so
+// that both ends agree also about nothing, and about its type.
 
 #include <cstddef>
 #include <vector>
 
-#include <tutti/types.h>
+#include "src/executor/exchange.h"
+#include "src/executor/host/host_operation.h"
 #include "src/executor/host/operation.h"
 #include "src/executor/host/zero_copy_sends.h"
 #include "transports/connection.h"
 
 namespace tutti::executor {
 
-struct Transfer {
-  int peer = 0;
-  std::byte* data = nullptr;  ///< only read when it is sent
-  uint64_t bytes = 0;         ///< up to kMostTransferBytes
-  DataType type = DataType::UInt8;
-};
-
-struct Exchange {
-  int rank = 0;
-  int size = 1;
-  transports::Endpoint* endpoint = nullptr;  ///< null when alone
-  std::vector<Transfer> sends, receives;     ///< to and from one peer in order
-};
-
-/// Throws InvalidUsage when the transfers to and from this rank itself do not match in order, type
-/// and bytes.
-void requireSelfMatches(const Exchange& exchange);
-/// Throws InvalidArgument when memory that is received into is received into or sent by another
-/// transfer too.
-void requireDisjoint(const Exchange& exchange);
-
 /// One at a time; a communicator keeps one for all its exchanges.
 class ExchangeOperation final : public Operation {
  public:
   /// Starts over. Not while one is in progress. Its transfers to itself must match.
-  void begin(Exchange exchange);
+  void begin(const HostRank& at, Exchange exchange);
   /// Throws Mismatch when a peer sends another type or number of elements, or something else.
   Poll poll() override;
   int waitingFor() const override { return waitingFor_; }
@@ -71,7 +50,7 @@ class ExchangeOperation final : public Operation {
   void checkHeader(const Edge& edge, const transports::SlotHeader& header) const;
   [[noreturn]] void failByHeader(const Edge& edge, const transports::SlotHeader& header) const;
 
-  Exchange exchange_;
+  HostRank at_;
   std::vector<Edge> sends_, receives_;
   Edge toSelf_, fromSelf_;
   ZeroCopySends zeroCopySends_;

@@ -82,123 +82,127 @@ bool isMapped(const EntryRecord& entry) {
 
 }  // namespace
 
-ReadyPlan zeroCopyPlan(const plan::PlanSpec& spec, plan::Program program, int rank) {
-  ReadyPlan plan{spec, std::move(program)};
-  plan.holders = plan::holdersOf(spec, plan.program, rank, false);
-  plan.holdersInPlace = plan::holdersOf(spec, plan.program, rank, true);
-  return plan;
+HostPlan::HostPlan(const plan::PlanSpec& spec, plan::Program program, int rank)
+    : spec_(spec), program_(std::move(program)) {
+  if (spec.mapped.any()) return;
+  holders_ = plan::holdersOf(spec, program_, rank, false);
+  holdersInPlace_ = plan::holdersOf(spec, program_, rank, true);
 }
 
-void HostOperation::begin(Launch launch) {
-  launch_ = std::move(launch);
-  if (launch_.scalarAt && launch_.count > 0)
-    launch_.scalar = numbers::elementAt(launch_.type, launch_.scalarAt);
-  userBytes_ = launch_.count * sizeOf(launch_.type);
+const plan::Holders* HostPlan::holders(bool inPlace) const {
+  if (holders_.empty()) return nullptr;
+  return inPlace ? &holdersInPlace_ : &holders_;
+}
+
+void HostOperation::begin(const HostRank& at, const HostPlans& plans, CollectiveCall call) {
+  at_ = at;
+  plans_ = plans;
+  call_ = std::move(call);
+  count_ = call_.facts.blockCount(at_.size);
+  if (call_.scalarAt && count_ > 0)
+    call_.scalar = numbers::elementAt(call_.facts.type, call_.scalarAt);
+  userBytes_ = count_ * sizeOf(call_.facts.type);
   active_ = nullptr;
   waitingFor_ = -1;
   bytesReceived_ = 0;
   entriesToSend_ = entriesToReceive_ = 0;
-  if (launch_.endpoint && sendRings_.empty()) {
-    const size_t rings = static_cast<size_t>(launch_.endpoint->layout().channels * launch_.size);
+  if (at_.endpoint && sendRings_.empty()) {
+    const size_t rings = static_cast<size_t>(at_.endpoint->layout().channels * at_.size);
     sendRings_.resize(rings);
     receiveRings_.resize(rings);
   }
-  if (launch_.mapped && launch_.mappedBufferPolicy && !launch_.mappedBufferPolicy->next())
-    launch_.mapped = nullptr;
-  if (launch_.mapped)
+  if (plans_.mapped && plans_.mappedBufferPolicy && !plans_.mappedBufferPolicy->next())
+    plans_.mapped = nullptr;
+  if (plans_.mapped)
     prepareEntry();
   else
-    start(*launch_.plan);
+    start(*plans_.staged);
 }
 
 transports::SendRing& HostOperation::sendRing(int peer, int channel) {
-  auto*& ring = sendRings_[static_cast<size_t>(channel * launch_.size + peer)];
-  if (!ring) ring = &launch_.endpoint->sendRing(peer, channel);
+  auto*& ring = sendRings_[static_cast<size_t>(channel * at_.size + peer)];
+  if (!ring) ring = &at_.endpoint->sendRing(peer, channel);
   return *ring;
 }
 
 transports::ReceiveRing& HostOperation::receiveRing(int peer, int channel) {
-  auto*& ring = receiveRings_[static_cast<size_t>(channel * launch_.size + peer)];
-  if (!ring) ring = &launch_.endpoint->receiveRing(peer, channel);
+  auto*& ring = receiveRings_[static_cast<size_t>(channel * at_.size + peer)];
+  if (!ring) ring = &at_.endpoint->receiveRing(peer, channel);
   return *ring;
 }
 
 uint64_t HostOperation::bufferBytes(const plan::PlanSpec& spec, Buffer buffer) const {
-  if (!launch_.blocks) return userBytes_ * plan::blocksOf(spec, buffer);
-  if (plan::blocksOf(spec, buffer) == 1) return (*launch_.blocks)[launch_.rank].bytes;
-  return plan::endOf(*launch_.blocks);
+  if (!call_.blocks) return userBytes_ * plan::blocksOf(spec, buffer);
+  if (plan::blocksOf(spec, buffer) == 1) return (*call_.blocks)[at_.rank].bytes;
+  return plan::endOf(*call_.blocks);
 }
 
 // One buffer may be a block of the other.
 bool HostOperation::isInPlace(const plan::PlanSpec& spec) const {
-  return launch_.in < launch_.out + bufferBytes(spec, Buffer::Out) &&
-         launch_.out < launch_.in + bufferBytes(spec, Buffer::In);
+  return call_.in < call_.out + bufferBytes(spec, Buffer::Out) &&
+         call_.out < call_.in + bufferBytes(spec, Buffer::In);
 }
 
 void HostOperation::prepareEntry() {
-  entrySent_.assign(launch_.size, false);
-  entryReceived_.assign(launch_.size, false);
-  entries_.assign(launch_.size, {});
-  entriesToSend_ = entriesToReceive_ = launch_.size - 1;
-  const plan::PlanSpec& spec = launch_.mapped->spec;
-  const bool inPlace = launch_.in == launch_.out && launch_.count > 0;
+  entrySent_.assign(at_.size, false);
+  entryReceived_.assign(at_.size, false);
+  entries_.assign(at_.size, {});
+  entriesToSend_ = entriesToReceive_ = at_.size - 1;
+  const plan::PlanSpec& spec = plans_.mapped->spec();
+  const bool inPlace = call_.in == call_.out && count_ > 0;
   const auto place = [&](bool touched, const void* data, Buffer buffer) -> WindowPlace {
     if (inPlace && !spec.inPlaceSafe) return {WindowPlace::kNone, 0};
-    if (!touched || !plan::isGiven(spec, buffer, launch_.rank)) return {WindowPlace::kUnused, 0};
-    return launch_.windows->locate(data, bufferBytes(spec, buffer));
+    if (!touched || !plan::isGiven(spec, buffer, at_.rank)) return {WindowPlace::kUnused, 0};
+    return at_.windows->locate(data, bufferBytes(spec, buffer));
   };
-  entries_[launch_.rank] = {place(spec.mapped.in, launch_.in, Buffer::In),
-                            place(spec.mapped.out, launch_.out, Buffer::Out)};
-  refused_ = !isMapped(entries_[launch_.rank]);
+  entries_[at_.rank] = {place(spec.mapped.in, call_.in, Buffer::In),
+                        place(spec.mapped.out, call_.out, Buffer::Out)};
+  refused_ = !isMapped(entries_[at_.rank]);
 }
 
-void HostOperation::start(const ReadyPlan& plan) {
+void HostOperation::start(const PreparedPlan& prepared) {
+  const auto& plan = static_cast<const HostPlan&>(prepared);
   active_ = &plan;
-  streaming_ = tuner_.choose(userBytes_, launch_.mapped == &plan);
+  streaming_ = tuner_.choose(userBytes_, plans_.mapped == &prepared);
   storeNs_ = 0;
-  holders_ = nullptr;
-  if (!plan.holders.empty() && userBytes_ >= ZeroCopySends::kLeastBytes)
-    holders_ = isInPlace(plan.spec) ? &plan.holdersInPlace : &plan.holders;
+  holders_ =
+      userBytes_ >= ZeroCopySends::kLeastBytes ? plan.holders(isInPlace(plan.spec())) : nullptr;
   zeroCopySends_.forget();
-  if (launch_.endpoint) {
-    const auto slots = static_cast<int>(launch_.endpoint->layout().slotCount);
-    TUTTI_ASSERT(plan.spec.minSlots <= slots, "a plan for channels of ", plan.spec.minSlots,
+  if (at_.endpoint) {
+    const auto slots = static_cast<int>(at_.endpoint->layout().slotCount);
+    TUTTI_ASSERT(plan.spec().minSlots <= slots, "a plan for channels of ", plan.spec().minSlots,
                  " slots on channels of ", slots);
   }
-  const size_t slotBytes = launch_.endpoint ? launch_.endpoint->layout().slotBytes : SIZE_MAX / 2;
-  if (launch_.blocks)
-    shape_.emplace(plan.spec, *launch_.blocks, launch_.rank, slotBytes);
-  else
-    shape_.emplace(plan.spec, launch_.count, sizeOf(launch_.type), slotBytes);
-  lanes_.assign(plan.program.lanes.size(), {});
+  const size_t slotBytes = at_.endpoint ? at_.endpoint->layout().slotBytes : SIZE_MAX / 2;
+  shape_ = call_.shape(plan.spec(), at_.rank, slotBytes);
+  lanes_.assign(plan.program().lanes.size(), {});
   lanesLeft_ = 0;
-  for (const Lane& lane : plan.program.lanes) {
-    TUTTI_ASSERT(!launch_.endpoint || lane.channel < launch_.endpoint->layout().channels,
-                 "a lane on channel ", lane.channel, " of ", launch_.endpoint->layout().channels);
+  for (const Lane& lane : plan.program().lanes) {
+    TUTTI_ASSERT(!at_.endpoint || lane.channel < at_.endpoint->layout().channels,
+                 "a lane on channel ", lane.channel, " of ", at_.endpoint->layout().channels);
     lanesLeft_ += lane.steps.empty() ? 0 : 1;
   }
-  if (launch_.scratch && launch_.scratch->size() < shape_->scratchBytes())
-    launch_.scratch->resize(shape_->scratchBytes());
+  if (scratch_.size() < shape_->scratchBytes()) scratch_.resize(shape_->scratchBytes());
 }
 
 bool HostOperation::enter() {
   bool moved = false;
-  for (int offset = 1; offset < launch_.size; ++offset) {
-    const int to = (launch_.rank + offset) % launch_.size;
+  for (int offset = 1; offset < at_.size; ++offset) {
+    const int to = (at_.rank + offset) % at_.size;
     if (entrySent_[to]) continue;
     auto& ring = sendRing(to, entryChannel());
     if (!ring.ready()) {
       waitingFor_ = to;
       continue;
     }
-    std::memcpy(ring.payload(sizeof(EntryRecord)), &entries_[launch_.rank], sizeof(EntryRecord));
-    ring.publish(launch_.callHash, launch_.operation, sizeof(EntryRecord));
+    std::memcpy(ring.payload(sizeof(EntryRecord)), &entries_[at_.rank], sizeof(EntryRecord));
+    ring.publish(call_.callHash, call_.operation, sizeof(EntryRecord));
     entrySent_[to] = true;
     --entriesToSend_;
     moved = true;
   }
-  for (int offset = 1; offset < launch_.size; ++offset) {
-    const int from = (launch_.rank + launch_.size - offset) % launch_.size;
+  for (int offset = 1; offset < at_.size; ++offset) {
+    const int from = (at_.rank + at_.size - offset) % at_.size;
     if (entryReceived_[from]) continue;
     auto& ring = receiveRing(from, entryChannel());
     if (!ring.ready()) {
@@ -221,8 +225,8 @@ bool HostOperation::enter() {
 bool HostOperation::startMapped() {
   bool found = true;
   const auto resolve = [&](int peer, WindowPlace place) -> std::shared_ptr<std::byte> {
-    if (place.window == WindowPlace::kUnused || peer == launch_.rank) return nullptr;
-    auto data = launch_.windows->resolve(peer, place);
+    if (place.window == WindowPlace::kUnused || peer == at_.rank) return nullptr;
+    auto data = at_.windows->resolve(peer, place);
     if (!data) {
       waitingFor_ = peer;
       found = false;
@@ -231,11 +235,11 @@ bool HostOperation::startMapped() {
   };
   peerIn_.clear();
   peerOut_.clear();
-  for (int peer = 0; peer < launch_.size; ++peer) {
+  for (int peer = 0; peer < at_.size; ++peer) {
     peerIn_.push_back(resolve(peer, entries_[peer].in));
     peerOut_.push_back(resolve(peer, entries_[peer].out));
   }
-  if (found) start(*launch_.mapped);
+  if (found) start(*plans_.mapped);
   return found;
 }
 
@@ -243,7 +247,7 @@ bool HostOperation::startMapped() {
 // its own, need not wait for the others.
 bool HostOperation::choose() {
   if (refused_ && entriesToSend_ == 0) {
-    start(*launch_.plan);
+    start(*plans_.staged);
     return true;
   }
   return !refused_ && entriesToSend_ + entriesToReceive_ == 0 && startMapped();
@@ -260,14 +264,14 @@ Poll HostOperation::poll() {
   if (!active_ && !choose()) return moved ? Poll::Moved : Poll::Idle;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
   if (lanesLeft_ == 0) {
-    if (launch_.endpoint) launch_.endpoint->flush();
+    if (at_.endpoint) at_.endpoint->flush();
     if (entriesToReceive_ > 0) return moved ? Poll::Moved : Poll::Idle;
     if (!zeroCopySends_.completed()) {
       waitingFor_ = zeroCopySends_.peer();
       return moved ? Poll::Moved : Poll::Idle;
     }
     tuner_.report(storeNs_);
-    if (launch_.mapped && launch_.mappedBufferPolicy) launch_.mappedBufferPolicy->found(!refused_);
+    if (plans_.mapped && plans_.mappedBufferPolicy) plans_.mappedBufferPolicy->found(!refused_);
     peerIn_.clear();
     peerOut_.clear();
     return Poll::Done;
@@ -276,7 +280,7 @@ Poll HostOperation::poll() {
 }
 
 bool HostOperation::runLane(size_t index) {
-  const Lane& lane = active_->program.lanes[index];
+  const Lane& lane = active_->program().lanes[index];
   LaneState& state = lanes_[index];
   if (state.step == lane.steps.size()) return false;  // done, or empty
   const Step& step = lane.steps[state.step];
@@ -323,7 +327,7 @@ const std::byte* HostOperation::holderOf(const Step& step, size_t lane,
   if (!port || messageBytes(*port, state.round) < ZeroCopySends::kLeastBytes) return nullptr;
   const bool isSource = std::ranges::find(step.targets, *port) == step.targets.end();
   const bool scaled =
-      launch_.op == ReduceOp::PreMulSum && plan::isReduction(active_->spec.collective);
+      call_.facts.op == ReduceOp::PreMulSum && plan::isReduction(active_->spec().collective);
   if (isSource && scaled) return nullptr;
   const plan::Extent first = shape_->extent(port->buffer, port->chunk, state.round);
   uint64_t end = first.offset + first.bytes;
@@ -348,23 +352,23 @@ uint64_t HostOperation::messageBytes(const Port& port, int64_t round) const {
 
 void HostOperation::checkHeader(int peer, const SlotHeader& header, uint64_t expectedBytes) const {
   if ((header.callHash & base::kExchangeBit) != 0)
-    base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", launch_.rank,
+    base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", at_.rank,
                " is in a collective, and rank ", peer, " sends ",
                base::describeTransfer(base::transferKey(header.callHash, header.operation)),
                ", which are to be received");
-  if (header.callHash != launch_.callHash || header.operation != launch_.operation)
+  if (header.callHash != call_.callHash || header.operation != call_.operation)
     throw MismatchSeen{peer, header.callHash, header.operation, header.bytes};
-  TUTTI_ASSERT(header.bytes == expectedBytes, "rank ", launch_.rank, " got ", header.bytes,
+  TUTTI_ASSERT(header.bytes == expectedBytes, "rank ", at_.rank, " got ", header.bytes,
                " bytes from rank ", peer, " where its plan expects ", expectedBytes);
 }
 
 std::byte* HostOperation::base(const Port& port) const {
-  if (port.kind == Port::Kind::Mapped && port.rank != launch_.rank)
+  if (port.kind == Port::Kind::Mapped && port.rank != at_.rank)
     return port.buffer == Buffer::In ? peerIn_[port.rank].get() : peerOut_[port.rank].get();
   switch (port.buffer) {
-    case Buffer::In: return const_cast<std::byte*>(launch_.in);
-    case Buffer::Out: return launch_.out;
-    case Buffer::Scratch: return launch_.scratch->data();
+    case Buffer::In: return const_cast<std::byte*>(call_.in);
+    case Buffer::Out: return call_.out;
+    case Buffer::Scratch: return const_cast<std::byte*>(scratch_.data());
   }
   return nullptr;
 }
@@ -382,8 +386,8 @@ std::byte* HostOperation::address(const Lane& lane, const Port& port, const Piec
 }
 
 void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& piece) {
-  const bool contributes = plan::isReduction(active_->spec.collective);
-  const bool premultiplies = contributes && launch_.op == ReduceOp::PreMulSum;
+  const bool contributes = plan::isReduction(active_->spec().collective);
+  const bool premultiplies = contributes && call_.facts.op == ReduceOp::PreMulSum;
   sources_.clear();
   targets_.clear();
   premultiply_.clear();
@@ -392,7 +396,7 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
     if (port.chunks == 0) continue;
     sources_.push_back(address(lane, port, piece, false));
     const bool input = port.kind == Port::Kind::Local && port.buffer == Buffer::In;
-    if (premultiplies) premultiply_.push_back(input ? launch_.scalar : 1.0);
+    if (premultiplies) premultiply_.push_back(input ? call_.scalar : 1.0);
   }
   for (const Port& port : step.targets) {
     if (port.chunks == 0) continue;
@@ -400,24 +404,24 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
     toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
   }
   if (targets_.empty()) return;
-  const uint64_t count = piece.bytes / sizeOf(launch_.type);
-  if (launch_.reduction && sources_.size() > 1) {
-    const bool tree = launch_.canonical && step.fold == Fold::Canonical;
+  const uint64_t count = piece.bytes / sizeOf(call_.facts.type);
+  if (call_.reduction && sources_.size() > 1) {
+    const bool tree = call_.facts.deterministic && step.fold == Fold::Canonical;
     const auto combine = [this](const void* in, void* inout, size_t n) {
       const Combining here(*this);
-      combineBy(launch_.reduction, in, inout, n);
+      combineBy(call_.reduction, in, inout, n);
     };
-    return numbers::foldBy(combine, sizeOf(launch_.type), tree, sources_, targets_, count);
+    return numbers::foldBy(combine, sizeOf(call_.facts.type), tree, sources_, targets_, count);
   }
   const auto begin = toUser ? std::chrono::steady_clock::now() : Time();
-  numbers::fold({.type = launch_.type,
-                 .op = launch_.op,
-                 .order = foldOrder(step, launch_.type, launch_.canonical),
+  numbers::fold({.type = call_.facts.type,
+                 .op = call_.facts.op,
+                 .order = foldOrder(step, call_.facts.type, call_.facts.deterministic),
                  .sources = sources_,
                  .targets = targets_,
                  .count = count,
                  .premultiply = premultiply_,
-                 .divideBy = step.completes && launch_.op == ReduceOp::Avg ? launch_.size : 1,
+                 .divideBy = step.completes && call_.facts.op == ReduceOp::Avg ? at_.size : 1,
                  .streaming = toUser && streaming_});
   if (toUser) storeNs_ += static_cast<uint64_t>((std::chrono::steady_clock::now() - begin).count());
 }
@@ -457,10 +461,10 @@ bool HostOperation::execute(const Lane& lane, const Step& step, LaneState& state
     const auto bytes = static_cast<uint32_t>(messageBytes(port, state.round));
     auto& ring = sendRing(port.rank, lane.channel);
     if (isZeroCopy(lane, port))
-      zeroCopySends_.publishZeroCopy(port.rank, ring, holder_, launch_.callHash, launch_.operation,
+      zeroCopySends_.publishZeroCopy(port.rank, ring, holder_, call_.callHash, call_.operation,
                                      bytes);
     else
-      ring.publish(launch_.callHash, launch_.operation, bytes);
+      ring.publish(call_.callHash, call_.operation, bytes);
   }
   for (const Port& port : step.sources) {
     if (port.kind != Port::Kind::Channel) continue;

@@ -1,19 +1,18 @@
 #pragma once
 
-// The host executor: runs one rank's Program over connections and user memory, without ever
+// Runs one rank's Program over connections and user memory, without ever
 // blocking. poll() does what can be done now and returns. Where a plan for mapped buffers exists,
 // the operation first exchanges entry records with all ranks and takes that plan when everybody's
 // buffers allow it; a rank whose buffers do not tells the others, and goes on with the staged plan.
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
-#include <tutti/reduction.h>
+#include "src/executor/call.h"
+#include "src/executor/executor.h"
 #include "src/executor/host/operation.h"
 #include "src/executor/host/streaming_tuner.h"
 #include "src/executor/host/zero_copy_sends.h"
@@ -25,15 +24,21 @@
 
 namespace tutti::executor {
 
-/// A plan ready for launch on this rank; kept by the communicator for calls to come.
-struct ReadyPlan {
-  plan::PlanSpec spec;
-  plan::Program program;
-  /// What can be sent from the user's buffers, out of place and in place; empty: nothing is.
-  plan::Holders holders = {}, holdersInPlace = {};
+class HostPlan final : public PreparedPlan {
+ public:
+  /// Where a plan moves data by slots, messages are sent from the user's buffers where that can be.
+  HostPlan(const plan::PlanSpec& spec, plan::Program program, int rank);
+
+  const plan::PlanSpec& spec() const override { return spec_; }
+  const plan::Program& program() const { return program_; }
+  /// What can be sent from the user's buffers, by lane and step; null: nothing is.
+  const plan::Holders* holders(bool inPlace) const;
+
+ private:
+  plan::PlanSpec spec_;
+  plan::Program program_;
+  plan::Holders holders_, holdersInPlace_;
 };
-/// One that sends from the user's buffers what it can.
-ReadyPlan zeroCopyPlan(const plan::PlanSpec& spec, plan::Program program, int rank);
 
 /// A place in memory that all ranks of the host can name.
 struct WindowPlace {
@@ -60,38 +65,27 @@ class WindowResolver {
   virtual std::shared_ptr<std::byte> resolve(int peer, WindowPlace place) const = 0;
 };
 
-/// Everything one operation needs. Spans and pointers outlive it.
-struct Launch {
-  int rank = 0;
-  int size = 1;
-  const ReadyPlan* plan = nullptr;
-  const ReadyPlan* mapped = nullptr;  ///< or null
-  plan::MappedBufferPolicy* mappedBufferPolicy =
-      nullptr;  ///< of calls alike; null: each asks for mapped buffers
-  const WindowResolver* windows = nullptr;
-  transports::Endpoint* endpoint = nullptr;
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  uint64_t count = 0;
-  std::shared_ptr<const std::vector<plan::Block>>
-      blocks;  ///< where they differ; `count` is the mean
-  DataType type = DataType::Float32;
-  ReduceOp op = ReduceOp::Sum;
-  double scalar = 1.0;
-  const void* scalarAt = nullptr;  ///< an element of `type` that begin() reads instead
-  Reduction reduction = {};        ///< instead of op and scalar, if given
-  bool canonical = false;          ///< deterministic mode: every fold rounds at each node
-  uint32_t callHash = 0;   ///< same on all ranks that make the same call; without kExchangeBit
-  uint32_t operation = 0;  ///< the communicator's operation number
-  std::vector<std::byte>* scratch = nullptr;  ///< grown when needed and kept
+/// What an operation runs on. The endpoint is the same in all operations of a rank.
+struct HostRank {
+  int rank = 0, size = 1;
+  transports::Endpoint* endpoint = nullptr;  ///< null when alone
+  const WindowResolver* windows = nullptr;   ///< for plans on mapped buffers
+};
+
+/// By what a call is performed: HostPlans, and what decides between them. They outlive the call.
+struct HostPlans {
+  const PreparedPlan* staged = nullptr;
+  const PreparedPlan* mapped = nullptr;  ///< or null
+  /// Of calls alike; null: each asks for mapped buffers.
+  plan::MappedBufferPolicy* mappedBufferPolicy = nullptr;
 };
 
 /// One operation at a time; a communicator keeps one for all its calls.
 class HostOperation final : public Operation {
  public:
-  /// Starts over with a new launch; what was allocated before is kept. Not while one is in
-  /// progress.
-  void begin(Launch launch);
+  /// Starts over with another call; what was allocated before is kept. Not while one is in
+  /// progress. An element at `scalarAt` is read now.
+  void begin(const HostRank& at, const HostPlans& plans, CollectiveCall call);
 
   /// Throws MismatchSeen, and Mismatch where a peer sends something that is of no collective.
   Poll poll() override;
@@ -124,9 +118,9 @@ class HostOperation final : public Operation {
   void prepareEntry();
   /// The last one: on one host plans use the first, whose slots data then goes through in the order
   /// in which they lie in the caches.
-  int entryChannel() const { return launch_.endpoint->layout().channels - 1; }
+  int entryChannel() const { return at_.endpoint->layout().channels - 1; }
   bool choose();  // between the plans; false when it must wait
-  void start(const ReadyPlan& plan);
+  void start(const PreparedPlan& prepared);
   bool startMapped();         // false when a peer has given its window back
   bool runLane(size_t lane);  // one step or piece; false when it must wait
   bool dependenciesDone(const plan::Step& step, const LaneState& state) const;
@@ -149,8 +143,12 @@ class HostOperation final : public Operation {
   // Rings by channel and peer, looked up once: an endpoint is a virtual call away.
   std::vector<transports::SendRing*> sendRings_;
   std::vector<transports::ReceiveRing*> receiveRings_;
-  Launch launch_;
-  const ReadyPlan* active_ = nullptr;
+  HostRank at_;
+  HostPlans plans_;
+  CollectiveCall call_;
+  uint64_t count_ = 0;              // elements of a block; where they differ, of the mean one
+  std::vector<std::byte> scratch_;  // grown when needed and kept
+  const HostPlan* active_ = nullptr;
   std::optional<plan::PlanShape> shape_;
   std::vector<LaneState> lanes_;
   size_t lanesLeft_ = 0;

@@ -8,11 +8,11 @@ namespace tutti::executor::kernel {
 namespace {
 
 /// By peer, in order.
-using Queues = std::vector<std::vector<DeviceTransfer>>;
+using Queues = std::vector<std::vector<Transfer>>;
 
-Queues byPeer(std::span<const DeviceTransfer> transfers, int size, const char* what) {
+Queues byPeer(std::span<const Transfer> transfers, int size, const char* what) {
   Queues queues(static_cast<size_t>(size));
-  for (const DeviceTransfer& t : transfers) {
+  for (const Transfer& t : transfers) {
     TUTTI_REQUIRE(t.peer >= 0 && t.peer < size, what, ": peer ", t.peer, " is not a rank of 0..",
                   size - 1);
     TUTTI_REQUIRE(t.bytes <= base::kMostTransferBytes, what, " of ", t.bytes, " bytes");
@@ -20,23 +20,6 @@ Queues byPeer(std::span<const DeviceTransfer> transfers, int size, const char* w
     queues[static_cast<size_t>(t.peer)].push_back(t);
   }
   return queues;
-}
-
-uint64_t keyOf(const DeviceTransfer& transfer, uint32_t slices = 0) {
-  return base::transferKey(transfer.type, transfer.bytes, slices);
-}
-
-void requireSelfMatches(int rank, std::span<const DeviceTransfer> sends,
-                        std::span<const DeviceTransfer> receives) {
-  if (sends.size() != receives.size())
-    base::fail(ErrorCode::InvalidUsage, "rank ", rank, " has ", sends.size(),
-               " sends to itself and ", receives.size(),
-               " receives from itself in one group; they match in order");
-  for (size_t i = 0; i < sends.size(); ++i)
-    if (keyOf(sends[i]) != keyOf(receives[i]))
-      base::fail(ErrorCode::InvalidUsage, "rank ", rank, " sends ",
-                 base::describeTransfer(keyOf(sends[i])), " to itself and receives ",
-                 base::describeTransfer(keyOf(receives[i])));
 }
 
 /// Edges and transfers, as the kernel has them.
@@ -49,7 +32,7 @@ struct ExchangeRows {
 
 }  // namespace
 
-uint32_t Interpreter::mostExchangeSlices() const {
+uint32_t KernelExecutor::mostExchangeSlices() const {
   const auto edges = static_cast<uint32_t>(2 * endpoint_.size() - 1);
   const auto channels = static_cast<uint32_t>(endpoint_.layout().rings.channels);
   return std::clamp(kMostLanesPerBlock * options_.blocks / edges, 1U, channels);
@@ -57,7 +40,7 @@ uint32_t Interpreter::mostExchangeSlices() const {
 
 // Each slice has at least what one message by LL carries, so that both ends know from the bytes
 // alone how many there are.
-TransferCode Interpreter::sliced(const DeviceTransfer& transfer, const void* from, void* to) const {
+TransferCode KernelExecutor::sliced(const Transfer& transfer, const void* from, void* to) const {
   const uint64_t bytes = transfer.bytes, least = endpoint_.layout().lowLatencyBytes;
   const auto slices = static_cast<uint32_t>(
       std::clamp<uint64_t>((bytes + least - 1) / least, 1, mostExchangeSlices()));
@@ -66,14 +49,15 @@ TransferCode Interpreter::sliced(const DeviceTransfer& transfer, const void* fro
           bytes,
           sliceBytes(bytes, slices),
           slices,
-          base::upperHalf(keyOf(transfer, slices))};
+          base::upperHalf(transfer.key(slices))};
 }
 
-Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
+KernelExecutor::Part KernelExecutor::partOf(const KernelExchange& launch) {
+  const Exchange& exchange = *launch.exchange;
   const Queues sends = byPeer(exchange.sends, endpoint_.size(), "send");
   const Queues receives = byPeer(exchange.receives, endpoint_.size(), "recv");
   const auto self = static_cast<size_t>(endpoint_.rank());
-  requireSelfMatches(endpoint_.rank(), sends[self], receives[self]);
+  requireSelfMatches(exchange, endpoint_.rank());
   ExchangeRows rows;
   const auto begin = [&](EdgeKind kind, size_t peer, size_t transfers) {
     if (transfers > 0)
@@ -81,7 +65,7 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
                             static_cast<uint32_t>(rows.transfers.size()),
                             static_cast<uint32_t>(transfers)});
   };
-  const auto add = [&](const DeviceTransfer& transfer, const void* from, void* to) {
+  const auto add = [&](const Transfer& transfer, const void* from, void* to) {
     rows.transfers.push_back(sliced(transfer, from, to));
     rows.mostSlices = std::max(rows.mostSlices, rows.transfers.back().slices);
   };
@@ -94,7 +78,7 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
       add(sends[to][i], sends[to][i].data, to == self ? receives[to][i].data : nullptr);
     if (to == self) continue;
     begin(EdgeKind::Receive, from, receives[from].size());
-    for (const DeviceTransfer& t : receives[from]) add(t, nullptr, t.data);
+    for (const Transfer& t : receives[from]) add(t, nullptr, t.data);
   }
   const uint32_t lanes = std::clamp(rows.lanes(), 1U, kMostLanesPerBlock * options_.blocks);
 
@@ -108,7 +92,7 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
   RankArguments arguments = commonArguments();
   arguments.links = endpoint_.links(Wire::Simple);
   arguments.tableEnded = table.ended();
-  arguments.isReplayed = exchange.isCaptured;
+  arguments.isReplayed = launch.isCaptured;
   arguments.exchange = {.edges = edges,
                         .transfers = transfers,
                         .quickLinks = endpoint_.links(Wire::LL),
@@ -120,17 +104,12 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
   return {this, arguments, lanes, 2, 0, std::move(table)};
 }
 
-void Interpreter::exchange(const DeviceExchange& exchange, cudaStream_t stream) {
-  const RankExchange one{this, exchange};
-  exchangeMerged({&one, 1}, stream);
-}
-
-void Interpreter::exchangeMerged(std::span<const RankExchange> ranks, cudaStream_t stream) {
-  std::vector<Interpreter*> interpreters;
-  for (const RankExchange& rank : ranks) interpreters.push_back(rank.interpreter);
-  requireJoinable(interpreters);
+void KernelExecutor::launchExchanges(std::span<const KernelExchange> ranks, cudaStream_t stream) {
+  std::vector<KernelExecutor*> executors;
+  for (const KernelExchange& rank : ranks) executors.push_back(rank.executor);
+  requireJoinable(executors);
   std::vector<Part> parts;
-  for (const RankExchange& rank : ranks) parts.push_back(rank.interpreter->partOf(rank.exchange));
+  for (const KernelExchange& rank : ranks) parts.push_back(rank.executor->partOf(rank));
   enqueue(
       std::move(parts), Wire::Simple,
       [&](const Grid& grid, const Arguments& all) { return launchExchange(grid, all, stream); },

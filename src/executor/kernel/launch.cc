@@ -31,14 +31,14 @@ constexpr uint64_t kLongSlice = 64 << 10;
 
 /// The parts as a launch has them: the first calls of all ranks, then those behind, and how many
 /// ranks there are. Each call knows the next one of its rank, and how many lanes that has in all.
-uint32_t chain(std::vector<Interpreter::Part>& parts) {
-  std::vector<Interpreter::Part> first, behind;
-  const auto sameRank = [](const Interpreter::Part& part) {
-    return [rank = part.interpreter](const Interpreter::Part& other) {
-      return other.interpreter == rank;
+uint32_t chain(std::vector<KernelExecutor::Part>& parts) {
+  std::vector<KernelExecutor::Part> first, behind;
+  const auto sameRank = [](const KernelExecutor::Part& part) {
+    return [rank = part.executor](const KernelExecutor::Part& other) {
+      return other.executor == rank;
     };
   };
-  for (Interpreter::Part& part : parts)
+  for (KernelExecutor::Part& part : parts)
     (std::ranges::any_of(first, sameRank(part)) ? behind : first).push_back(std::move(part));
   const auto ranks = static_cast<uint32_t>(first.size());
   std::ranges::move(behind, std::back_inserter(first));
@@ -46,7 +46,7 @@ uint32_t chain(std::vector<Interpreter::Part>& parts) {
   for (auto part = parts.begin(); part != parts.end(); ++part) {
     const auto next = std::find_if(part + 1, parts.end(), sameRank(*part));
     if (next != parts.end()) part->arguments.next = static_cast<uint16_t>(next - parts.begin());
-    for (const Interpreter::Part& other : parts)
+    for (const KernelExecutor::Part& other : parts)
       if (sameRank(*part)(other))
         part->arguments.lanes = std::max(part->arguments.lanes, static_cast<uint16_t>(other.lanes));
   }
@@ -54,7 +54,7 @@ uint32_t chain(std::vector<Interpreter::Part>& parts) {
 }
 
 /// What calls of one launch share. Lanes have as many threads as fit a block.
-Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOptions& options,
+Arguments layOut(std::span<const KernelExecutor::Part> parts, const KernelOptions& options,
                  const transports::p2p::P2pLayout& layout, Wire wire) {
   Arguments all{.ranks = 0,
                 .threadsPerLane = options.threadsPerLane,
@@ -71,7 +71,7 @@ Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOpti
                 .deadlineNs = options.deadlineNs,
                 .rank = {}};
   uint32_t blocks = 0, links = 0, programBytes = 0;
-  for (const Interpreter::Part& part : parts) {
+  for (const KernelExecutor::Part& part : parts) {
     all.lanesPerBlock = std::max(all.lanesPerBlock, ceilDivide(part.lanes, options.blocks));
     all.mostPorts = std::max(all.mostPorts, part.mostPorts);
     if (part.arguments.blocks != nullptr) blocks = part.arguments.ranks;
@@ -101,7 +101,7 @@ Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOpti
 
 }  // namespace
 
-std::vector<uint32_t> Interpreter::callHashesOf(uint32_t told) {
+std::vector<uint32_t> callHashesOf(uint32_t told) {
   std::vector<uint32_t> all;
   for (uint32_t slices = 1; slices <= kMostSlices; ++slices) all.push_back(hashOf(told, slices));
   return all;
@@ -111,10 +111,10 @@ uint64_t sliceBytes(uint64_t bytes, uint32_t slices) {
   return base::roundUp((bytes + slices - 1) / slices, kSliceAlignment);
 }
 
-void Interpreter::enqueue(std::vector<Part> parts, Wire wire, const LaunchKernel& kernel,
-                          cudaStream_t stream) {
+void KernelExecutor::enqueue(std::vector<Part> parts, Wire wire, const LaunchKernel& kernel,
+                             cudaStream_t stream) {
   const uint32_t ranks = chain(parts);
-  const Interpreter& first = *parts.front().interpreter;
+  const KernelExecutor& first = *parts.front().executor;
   Arguments all = layOut(parts, first.options_, first.endpoint_.layout(), wire);
   Grid grid{.blocks = 0,
             .threads = all.lanesPerBlock * all.threadsPerLane,
@@ -132,17 +132,17 @@ void Interpreter::enqueue(std::vector<Part> parts, Wire wire, const LaunchKernel
   OnDevice on(first.endpoint_.device());
   TUTTI_CUDA(kernel(grid, all));
   for (Part& part : parts)
-    if (part.table) part.interpreter->tables_.keep(part.table, stream);
+    if (part.table) part.executor->tables_.keep(part.table, stream);
 }
 
-void Interpreter::requireJoinable(std::span<Interpreter* const> ranks) {
+void KernelExecutor::requireJoinable(std::span<KernelExecutor* const> ranks) {
   TUTTI_REQUIRE(!ranks.empty(), "a launch of no calls");
-  const Interpreter& first = *ranks.front();
+  const KernelExecutor& first = *ranks.front();
   TUTTI_REQUIRE(ranks.size() <= kMostMergedCalls, ranks.size(),
                 " ranks call together on one stream of device ", first.endpoint_.device(),
                 ", from rank ", first.endpoint_.rank(), " on, and would share a launch, which ",
                 kMostMergedCalls, " may: the others need streams of their own");
-  for (const Interpreter* rank : ranks) {
+  for (const KernelExecutor* rank : ranks) {
     TUTTI_REQUIRE(rank->endpoint_.device() == first.endpoint_.device(), "ranks of devices ",
                   first.endpoint_.device(), " and ", rank->endpoint_.device(), " in one launch");
     TUTTI_REQUIRE(
@@ -154,7 +154,7 @@ void Interpreter::requireJoinable(std::span<Interpreter* const> ranks) {
 }
 
 // Throws when waiting for launches under way has no sense, or not any more.
-LaunchTables::Table Interpreter::takeTable(size_t rowBytes) {
+LaunchTables::Table KernelExecutor::takeTable(size_t rowBytes) {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.deadlineNs);
   return tables_.take(rowBytes, [&] {
@@ -169,7 +169,7 @@ LaunchTables::Table Interpreter::takeTable(size_t rowBytes) {
 }
 
 // What kernels of all kinds are given.
-RankArguments Interpreter::commonArguments() const {
+RankArguments KernelExecutor::commonArguments() const {
   RankArguments common{};
   common.rank = static_cast<uint32_t>(endpoint_.rank());
   common.ranks = static_cast<uint32_t>(endpoint_.size());
@@ -182,26 +182,19 @@ RankArguments Interpreter::commonArguments() const {
   return common;
 }
 
-void Interpreter::requireRight(const DeviceLaunch& launch) const {
+void KernelExecutor::requireRight(const KernelLaunch& launch) const {
   const plan::PlanSpec& spec = launch.plan->spec_;
-  TUTTI_REQUIRE(isDefined(launch.op, launch.type), toString(launch.op), " is not defined for ",
-                toString(launch.type));
+  launch.call->requireFits(spec);
   TUTTI_REQUIRE(launch.slices >= 1 && launch.slices <= launch.plan->mostSlices_, launch.slices,
                 " slices of ", spec.describe(), ": 1 to ", launch.plan->mostSlices_,
                 " have channels and blocks");
-  const size_t blocks = launch.blocks.size();
-  TUTTI_REQUIRE(blocks == 0 || (spec.unevenSafe && blocks == static_cast<size_t>(endpoint_.size())),
-                blocks, " blocks that differ in size for ", endpoint_.size(), " ranks by ",
-                spec.describe());
 }
 
-plan::PlanShape Interpreter::shapeOf(const DeviceLaunch& launch) const {
+plan::PlanShape KernelExecutor::shapeOf(const KernelLaunch& launch) const {
   const plan::PlanSpec& spec = launch.plan->spec_;
   const size_t slotBytes =
       slotBytesOfSlices(spec, endpoint_.layout().slotBytes(launch.wire), launch.slices);
-  const plan::PlanShape shape =
-      launch.blocks.empty() ? plan::PlanShape(spec, launch.count, sizeOf(launch.type), slotBytes)
-                            : plan::PlanShape(spec, launch.blocks, endpoint_.rank(), slotBytes);
+  const plan::PlanShape shape = launch.call->shape(spec, endpoint_.rank(), slotBytes);
   // Steps of a lane are counted in 32 bits, and so are messages between two launches.
   TUTTI_REQUIRE(shape.rounds() < 1 << 24, spec.describe(), " takes ", shape.rounds(),
                 " rounds: larger slots are needed");
@@ -209,13 +202,15 @@ plan::PlanShape Interpreter::shapeOf(const DeviceLaunch& launch) const {
 }
 
 // Of blocks that differ in size.
-LaunchTables::Table Interpreter::tableOf(const DeviceLaunch& launch, const plan::PlanShape& shape,
-                                         RankArguments& arguments) {
-  auto table = takeTable(launch.blocks.size_bytes() / sizeof(plan::Block) * sizeof(BlockCode));
-  auto* const rows = table.rows<BlockCode>(launch.blocks.size());
-  for (uint32_t b = 0; b < launch.blocks.size(); ++b) {
+LaunchTables::Table KernelExecutor::tableOf(const KernelLaunch& launch,
+                                            const plan::PlanShape& shape,
+                                            RankArguments& arguments) {
+  const std::vector<plan::Block>& blocks = *launch.call->blocks;
+  auto table = takeTable(blocks.size() * sizeof(BlockCode));
+  auto* const rows = table.rows<BlockCode>(blocks.size());
+  for (uint32_t b = 0; b < blocks.size(); ++b) {
     const uint64_t chunkBytes = shape.fullChunkBytes(b);
-    rows[b] = {launch.blocks[b].offset, launch.blocks[b].bytes, chunkBytes,
+    rows[b] = {blocks[b].offset, blocks[b].bytes, chunkBytes,
                sliceBytes(chunkBytes, launch.slices)};
   }
   arguments.blocks = rows;
@@ -224,29 +219,34 @@ LaunchTables::Table Interpreter::tableOf(const DeviceLaunch& launch, const plan:
 }
 
 // Of shared memory, for what all ranks give to a call that is performed at once; 0: it is not one.
-uint32_t Interpreter::oneShotBytes(const DeviceLaunch& launch, const plan::PlanShape& shape) const {
-  const uint64_t bytes = base::roundUp(launch.count * sizeOf(launch.type), 16) *
-                         static_cast<uint64_t>(endpoint_.size());
+uint32_t KernelExecutor::oneShotBytes(const KernelLaunch& launch,
+                                      const plan::PlanShape& shape) const {
+  const CallFacts& facts = launch.call->facts;
+  const uint64_t bytes =
+      base::roundUp(facts.blockCount(endpoint_.size()) * sizeOf(facts.type), 16) *
+      static_cast<uint64_t>(endpoint_.size());
   const bool isOneShot = launch.plan->isOneShot_ && launch.wire == Wire::LL && launch.slices == 1 &&
-                         shape.rounds() == 1 && launch.op != ReduceOp::PreMulSum &&
+                         shape.rounds() == 1 && facts.op != ReduceOp::PreMulSum &&
                          bytes <= kMostSharedProgramBytes;
   return isOneShot ? static_cast<uint32_t>(bytes) : 0;
 }
 
-Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
+KernelExecutor::Part KernelExecutor::partOf(const KernelLaunch& launch) {
   requireRight(launch);
-  const DevicePlan& plan = *launch.plan;
+  const KernelPlan& plan = *launch.plan;
   const plan::PlanSpec& spec = plan.spec_;
+  const CollectiveCall& call = *launch.call;
+  const CallFacts& facts = call.facts;
   const plan::PlanShape shape = shapeOf(launch);
   RankArguments arguments = commonArguments();
   arguments.program = reinterpret_cast<const ProgramHeader*>(plan.image_->there.get());
   arguments.links = endpoint_.links(launch.wire);
   arguments.simpleLinks = endpoint_.links(Wire::Simple);
   arguments.linksPerSlice = static_cast<uint32_t>(spec.channels * endpoint_.size());
-  arguments.in = static_cast<const unsigned char*>(launch.in);
-  arguments.out = static_cast<unsigned char*>(launch.out);
+  arguments.in = reinterpret_cast<const unsigned char*>(call.in);
+  arguments.out = reinterpret_cast<unsigned char*>(call.out);
   arguments.scratch = plan.scratch_.get();
-  arguments.shape = {.blockBytes = launch.count * sizeOf(launch.type),
+  arguments.shape = {.blockBytes = facts.blockCount(endpoint_.size()) * sizeOf(facts.type),
                      .chunkBytes = shape.fullChunkBytes(),
                      .sliceBytes = sliceBytes(shape.fullChunkBytes(), launch.slices),
                      .rounds = static_cast<uint64_t>(shape.rounds()),
@@ -254,20 +254,20 @@ Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
                      .slices = launch.slices,
                      .manyIn = plan::givesBlocks(spec.collective),
                      .manyOut = plan::getsBlocks(spec.collective)};
-  arguments.arithmetic = {.type = static_cast<uint8_t>(launch.type),
-                          .op = static_cast<uint8_t>(launch.op),
-                          .deterministic = launch.deterministic,
+  arguments.arithmetic = {.type = static_cast<uint8_t>(facts.type),
+                          .op = static_cast<uint8_t>(facts.op),
+                          .deterministic = facts.deterministic,
                           .reduces = plan::isReduction(spec.collective),
-                          .readsScalar = launch.scalarAt != nullptr,
-                          .scalar = launch.scalar};
-  if (launch.scalarAt) arguments.arithmetic.scalarAt = launch.scalarAt;
-  arguments.callHash = hashOf(launch.callHash, launch.slices);
+                          .readsScalar = call.scalarAt != nullptr,
+                          .scalar = call.scalar};
+  if (call.scalarAt) arguments.arithmetic.scalarAt = call.scalarAt;
+  arguments.callHash = hashOf(call.callHash, launch.slices);
   arguments.isReplayed = launch.isCaptured;
   const uint32_t oneShot = oneShotBytes(launch, shape);
   arguments.isOneShot = oneShot > 0;
   arguments.oneShot.credits = endpoint_.credits(launch.wire);
   LaunchTables::Table table;
-  if (!launch.blocks.empty()) table = tableOf(launch, shape, arguments);
+  if (call.blocks) table = tableOf(launch, shape, arguments);
   return {this,
           arguments,
           plan.lanes_ * launch.slices,
@@ -276,28 +276,24 @@ Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
           std::move(table)};
 }
 
-void Interpreter::launch(const DeviceLaunch& launch, cudaStream_t stream) {
-  const RankLaunch one{this, launch};
-  launchMerged({&one, 1}, stream);
-}
-
-void Interpreter::launchMerged(std::span<const RankLaunch> ranks, cudaStream_t stream) {
-  std::vector<Interpreter*> interpreters;
-  for (const RankLaunch& rank : ranks) interpreters.push_back(rank.interpreter);
-  requireJoinable(interpreters);
-  const DeviceLaunch& first = ranks.front().launch;
+void KernelExecutor::launchCalls(std::span<const KernelLaunch> ranks, cudaStream_t stream) {
+  std::vector<KernelExecutor*> executors;
+  for (const KernelLaunch& rank : ranks) executors.push_back(rank.executor);
+  requireJoinable(executors);
+  const Wire wire = ranks.front().wire;
+  const size_t elementBytes = sizeOf(ranks.front().call->facts.type);
   std::vector<Part> parts;
-  for (const RankLaunch& rank : ranks) {
-    TUTTI_REQUIRE(rank.launch.wire == first.wire && sizeOf(rank.launch.type) == sizeOf(first.type),
-                  "ranks ", ranks.front().interpreter->endpoint_.rank(), " and ",
-                  rank.interpreter->endpoint_.rank(),
+  for (const KernelLaunch& rank : ranks) {
+    TUTTI_REQUIRE(rank.wire == wire && sizeOf(rank.call->facts.type) == elementBytes, "ranks ",
+                  ranks.front().executor->endpoint_.rank(), " and ",
+                  rank.executor->endpoint_.rank(),
                   " differ in wire or size of elements and cannot share a launch");
-    parts.push_back(rank.interpreter->partOf(rank.launch));
+    parts.push_back(rank.executor->partOf(rank));
   }
   enqueue(
-      std::move(parts), first.wire,
+      std::move(parts), wire,
       [&](const Grid& grid, const Arguments& all) {
-        return launchInterpreter(first.wire, sizeOf(first.type), grid, all, stream);
+        return launchInterpreter(wire, elementBytes, grid, all, stream);
       },
       stream);
 }

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
-#include "src/executor/kernel/interpreter.h"
+#include "src/executor/kernel/kernel_executor.h"
 
 namespace tutti::executor::kernel {
 
@@ -20,14 +21,17 @@ uint64_t sliceBytes(uint64_t bytes, uint32_t slices);
 constexpr uint32_t ceilDivide(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
 /// One rank's part of a launch.
-struct Interpreter::Part {
-  Interpreter* interpreter;
+struct KernelExecutor::Part {
+  KernelExecutor* executor;
   RankArguments arguments;
   uint32_t lanes;
   uint32_t mostPorts;     ///< of a step
   uint32_t programBytes;  ///< of shared memory that a lane would use; 0: sends and receives
   LaunchTables::Table table;
 };
+
+/// Those of calls whose messages tell this one: in each number of slices another.
+std::vector<uint32_t> callHashesOf(uint32_t told);
 
 /// `lost`: what the proxy says, where it has ended the launch.
 Error errorOf(int rank, const Report& report, const std::optional<Error>& lost);

@@ -19,7 +19,7 @@ TUTTI_DEVICE LaneShared* sharedOfLane(const Arguments& all) {
 }
 
 /// Whether a call that begins is to touch nothing: one before it has given up, or the host has
-/// taken it back (Interpreter::discard()).
+/// taken it back (KernelExecutor::discard()).
 TUTTI_DEVICE bool isOver(const RankArguments& rank) {
   return (ptx::ldRelaxedGpu(&rank.words->stop) | ptx::ldRelaxedGpu(&rank.words->discarded)) != 0;
 }

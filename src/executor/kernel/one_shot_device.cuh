@@ -56,6 +56,21 @@ TUTTI_DEVICE void foldOneShot(KernelLane& lane) {
   foldParts<Wire::LL, kSize>(lane, chunk, lane.thread);
 }
 
+/// What this rank gives.
+template <int kSize>
+TUTTI_DEVICE uint4 ownPart(const RankArguments& rank, const Part& part) {
+  Operand own{};
+  own.at = const_cast<unsigned char*>(rank.in);
+  own.alignment = alignmentOf<kSize>(own.at);
+  return loadMemory<typename WordOf<kSize>::Type>(own, part);
+}
+
+/// A header, or a part of one or two words.
+TUTTI_DEVICE void sendPiece(unsigned char* to, const uint4& value, uint32_t words, uint32_t sent) {
+  sendWords(to, value.x, value.y, sent);
+  if (words > 1) sendWords(to + 16, value.z, value.w, sent);
+}
+
 /// By the rank's only lane; false where it has given up.
 template <int kSize>
 TUTTI_DEVICE bool runAtOnce(const Arguments& all, const RankArguments& rank, LaneShared* shared) {
@@ -84,20 +99,12 @@ TUTTI_DEVICE bool runAtOnce(const Arguments& all, const RankArguments& rank, Lan
   if (hasPiece && !lane.hasFailed) {
     sent = ptx::ldRelaxedGpu(&link.sent) + 1;
     received = ptx::ldRelaxedGpu(&link.received) + 1;
-    uint4 value = make_uint4(lane.callHash, lane.operation, bytes, 0);
-    if (!isHeader) {
-      Operand own{};
-      own.at = const_cast<unsigned char*>(rank.in);
-      own.alignment = alignmentOf<kSize>(own.at);
-      value = loadMemory<typename WordOf<kSize>::Type>(own, part);
-    }
+    const uint4 value =
+        isHeader ? make_uint4(lane.callHash, lane.operation, bytes, 0) : ownPart<kSize>(rank, part);
     const auto* const credit =
         reinterpret_cast<const uint32_t*>(rank.oneShot.credits + peer * kLine);
-    if (awaitAtLeast(lane, credit, sent - all.slotCount, int(peer))) {
-      unsigned char* const to = slotOf(lane, link.sendSlots, sent, all.slotStride) + offset;
-      sendWords(to, value.x, value.y, sent);
-      if (words > 1) sendWords(to + 16, value.z, value.w, sent);
-    }
+    if (awaitAtLeast(lane, credit, sent - all.slotCount, int(peer)))
+      sendPiece(slotOf(lane, link.sendSlots, sent, all.slotStride) + offset, value, words, sent);
   }
   findOneShotOperands<kSize>(lane, arrived, packs);
   lane.step = 1;

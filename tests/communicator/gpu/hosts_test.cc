@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/communicator/cuda/block_shares.h"
-#include "src/communicator/gpu/gpu.h"
+#include "src/communicator/gpu/gpu_join.h"
 #include "tests/communicator/gpu/hosts.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"
@@ -59,30 +59,30 @@ TEST_F(GpuHostCalls, OverUcxAlone) {
 }
 
 /// Ranks of this process, far from each other, without communicators.
-class RemoteSides {
+class RemoteJoins {
  public:
   /// Rank r's device is devices[r], and its network reaches GPUs where reachesGpus[r].
-  RemoteSides(const std::vector<Device>& devices, const std::vector<bool>& reachesGpus) {
+  RemoteJoins(const std::vector<Device>& devices, const std::vector<bool>& reachesGpus) {
     for (size_t r = 0; r < devices.size(); ++r)
-      sides_.push_back(make(static_cast<int>(r), devices, reachesGpus[r]));
+      joins_.push_back(make(static_cast<int>(r), devices, reachesGpus[r]));
   }
-  communicator::GpuSide& operator[](int rank) { return *sides_[rank]; }
+  communicator::GpuJoin& operator[](int rank) { return *joins_[rank]; }
   void connect() {
-    forPairs([&](int rank, int peer) { sides_[rank]->connect(peer, sides_[peer]->address(rank)); });
+    forPairs([&](int rank, int peer) { joins_[rank]->connect(peer, joins_[peer]->address(rank)); });
   }
   void makeReady() {
-    forPairs([&](int rank, int peer) { sides_[rank]->hear(peer, {sides_[peer]->state()}); });
-    for (auto& side : sides_) side->makeReady();
+    forPairs([&](int rank, int peer) { joins_[rank]->hear(peer, {joins_[peer]->state()}); });
+    for (auto& join : joins_) ready_.push_back(join->makeReady());
   }
 
  private:
-  std::unique_ptr<communicator::GpuSide> make(int rank, const std::vector<Device>& devices,
+  std::unique_ptr<communicator::GpuJoin> make(int rank, const std::vector<Device>& devices,
                                               bool reachesGpus) {
     const auto size = static_cast<int>(devices.size());
     workers_.push_back(transports::ucx::makeWorker());
     std::vector<bool> isRemote(devices.size(), true);
     isRemote[rank] = false;
-    return communicator::makeGpuSide({.device = devices[rank],
+    return communicator::makeGpuJoin({.device = devices[rank],
                                       .rank = rank,
                                       .size = size,
                                       .timeoutMs = 1000,
@@ -95,13 +95,14 @@ class RemoteSides {
   }
   template <class Call>
   void forPairs(const Call& call) {
-    const auto size = static_cast<int>(sides_.size());
+    const auto size = static_cast<int>(joins_.size());
     for (int rank = 0; rank < size; ++rank)
       for (int peer = 0; peer < size; ++peer)
         if (peer != rank) call(rank, peer);
   }
   std::vector<std::shared_ptr<transports::ucx::Worker>> workers_;
-  std::vector<std::unique_ptr<communicator::GpuSide>> sides_;
+  std::vector<std::unique_ptr<communicator::GpuJoin>> joins_;
+  std::vector<std::unique_ptr<communicator::GpuRank>> ready_;
 };
 
 // Where one of both cannot, neither does.
@@ -109,7 +110,7 @@ TEST_F(GpuHostCalls, GoFromGpuToGpuWhereBothReachThem) {
   const int devices = deviceCount(DeviceKind::Cuda);
   for (const bool other : {false, true}) {
     Ways ways;
-    RemoteSides sides({gpu(0), gpu(1 % devices)}, {true, other});
+    RemoteJoins sides({gpu(0), gpu(1 % devices)}, {true, other});
     sides.connect();
     sides.makeReady();
     EXPECT_EQ(ways.count(other ? 1 : 0, 1), 2) << other;
@@ -125,7 +126,7 @@ TEST_F(GpuHostCalls, ShareTheBlocksOfTheirDevice) {
   const uint32_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
   const int third = deviceCount(DeviceKind::Cuda) - 1;
   const uint32_t here = third == 0 ? 3 : 2;
-  RemoteSides sides({gpu(0), gpu(0), gpu(third)}, {true, true, true});
+  RemoteJoins sides({gpu(0), gpu(0), gpu(third)}, {true, true, true});
   sides.connect();
   const uint32_t each = sides[0].state().blocks;
   EXPECT_EQ(each, std::min(communicator::wantedBlocks(here), capacity / (2 * here)));
@@ -135,7 +136,7 @@ TEST_F(GpuHostCalls, ShareTheBlocksOfTheirDevice) {
 // On two hosts processes may have one id.
 TEST_F(GpuHostCalls, OfAnotherProcessTakeNoBlocksHere) {
   const uint32_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
-  RemoteSides sides({gpu(0), gpu(0)}, {true, true});
+  RemoteJoins sides({gpu(0), gpu(0)}, {true, true});
   transports::EndpointAddress address = sides[1].address(0);
   ASSERT_GT(address.blob.size(), 16U);
   address.blob[8] ^= std::byte{1};  // of the number behind the id

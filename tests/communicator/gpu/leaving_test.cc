@@ -7,7 +7,7 @@
 #include <chrono>
 #include <list>
 
-#include "src/communicator/cuda/cuda_sides.h"
+#include "src/communicator/cuda/cuda_ranks.h"
 #include "tests/communicator/gpu/ranks.h"
 
 namespace tutti::tests {
@@ -64,7 +64,7 @@ TEST_F(GpuLeaving, BesideALaunchThatWaitsIsDone) {
   const size_t without = memoryInUse();
   {
     Setting s(2, 2, kCount);
-    const auto launching = communicator::CudaSides::ofProcess().launching();
+    const auto launching = communicator::CudaRanks::ofProcess().launching();
     s.ranks.clear();
   }
   Setting(2, 2, kCount);

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <climits>
 #include <optional>
@@ -14,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/communicator/cuda/wires.h"
 #include "src/executor/kernel/kernels.h"
+#include "src/executor/kernel/wires.h"
 #include "tests/communicator/gpu/ranks.h"
 #include "tests/emulation/runtime/failing_call.h"
 #include "tests/emulation/runtime/peer.h"
@@ -144,35 +143,10 @@ TEST(GpuPeers, HaveAccessToEachOthersMemory) {
   EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
 }
 
-// Lines arrive whole within a device and over NVLink, between all of them, and not where one pair
-// is joined by PCIe; then no message goes by LL128.
-TEST(GpuWires, OfLinesAreForThoseThatNvlinkJoins) {
-  using communicator::linesArriveWhole;
-  const int one[] = {0}, some[] = {0, 1, 2}, all[] = {0, 1, 2, 3};
-  EXPECT_TRUE(linesArriveWhole(one));
-  EXPECT_TRUE(linesArriveWhole(all));
-  emulation::joinByPcie(3, 1);
-  EXPECT_TRUE(linesArriveWhole(some));
-  EXPECT_FALSE(linesArriveWhole(all));
-  EXPECT_FALSE(linesArriveWhole(std::array{1, 3}));
-  EXPECT_FALSE(linesArriveWhole(std::array{3, 1}));
-  using communicator::wireFor;
-  using transports::p2p::Wire;
-  constexpr uint64_t kFew = communicator::kMostBytesByLL, kMany = communicator::kMostBytesByLL128;
-  for (const bool keepsLines : {false, true}) {
-    const Wire ofMany = keepsLines ? Wire::LL128 : Wire::Simple;
-    EXPECT_EQ(wireFor(kFew, false, keepsLines), Wire::LL);
-    EXPECT_EQ(wireFor(kFew + 1, false, keepsLines), ofMany);
-    EXPECT_EQ(wireFor(kMany, false, keepsLines), ofMany);
-    EXPECT_EQ(wireFor(kMany + 1, false, keepsLines), Wire::Simple);
-    EXPECT_EQ(wireFor(kFew, true, keepsLines), Wire::Simple);
-  }
-}
-
 // Of a call of which LL128 takes as many bytes, staged by its algorithm.
 TEST(GpuWires, OfACallAreOfLinesWhereAllDevicesKeepThem) {
   using transports::p2p::Wire;
-  constexpr size_t kFloats = communicator::kMostBytesByLL;  // four times its bytes
+  constexpr size_t kFloats = executor::kernel::kMostBytesByLL;  // four times its bytes
   emulation::joinByPcie(3, 1);
   const auto expect = [](const std::vector<int>& devices, Wire wire) {
     CommunicatorOptions options{.algorithm = "ring"};

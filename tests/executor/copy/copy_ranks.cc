@@ -6,10 +6,26 @@
 
 #include "collectives/algorithms.h"
 #include "src/base/clock.h"
+#include "src/device/any_stream.h"
 
 namespace tutti::tests {
 
 using device::OnDevice;
+
+void launchOn(CopyExecutor& executor, const CopyLaunch& launch, cudaStream_t stream) {
+  const executor::GpuLaunch one{.executor = &executor,
+                                .plan = launch.plan,
+                                .call = &launch.call,
+                                .stream = device::AnyStream::cudaRef(stream, 0)};
+  executor.launch({&one, 1});
+}
+
+void exchangeOn(CopyExecutor& executor, const Exchange& exchange, cudaStream_t stream) {
+  const executor::GpuLaunch one{.executor = &executor,
+                                .exchange = &exchange,
+                                .stream = device::AnyStream::cudaRef(stream, 0)};
+  executor.launch({&one, 1});
+}
 
 bool haveQueues(int ranks, int devices) { return ranks <= 3 * devicesOf(devices); }
 
@@ -23,7 +39,7 @@ CopyRanks::CopyRanks(const CopyRanksOptions& options)
   }
   connectInProcess(endpoints, 30'000'000'000);
   for (int r = 0; r < options.ranks; ++r) {
-    executors_.push_back(std::make_unique<StreamExecutor>(*endpoints_[r], options.executor));
+    executors_.push_back(std::make_unique<CopyExecutor>(*endpoints_[r], options.executor));
     OnDevice on(deviceOf(r));
     TUTTI_CUDA(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking));
   }
@@ -43,17 +59,13 @@ void CopyRanks::begin(const Call& call, uint64_t seed, size_t shift) {
     buffers_.emplace_back(deviceOf(r), memory.bytes, shift);
     if (call.hasScalarInMemory) scalars_.emplace_back(deviceOf(r), call.scalarElement(r), 1);
     plans_.push_back(executors_[r]->prepare(call.spec, programsOf(call.spec)));
-    launches_.push_back({.plan = plans_.back().get(),
-                         .in = buffers_[r].data() + memory.in,
-                         .out = buffers_[r].data() + memory.out,
-                         .count = call.count,
-                         .blocks = call.blocks,
-                         .type = call.type,
-                         .op = call.op,
-                         .scalar = call.hasScalarInMemory ? 1.0 : call.scalar(r),
-                         .scalarAt = call.hasScalarInMemory ? scalars_[r].data() : nullptr,
-                         .deterministic = call.deterministic,
-                         .callHash = 77});
+    executor::CollectiveCall its =
+        call.on(r, buffers_[r].data() + memory.in, buffers_[r].data() + memory.out);
+    if (call.hasScalarInMemory) {
+      its.scalar = 1.0;
+      its.scalarAt = scalars_[r].data();
+    }
+    launches_.push_back({plans_.back().get(), std::move(its)});
   }
 }
 
@@ -84,7 +96,8 @@ void CopyRanks::finishWithFailures() {
 }
 
 Error CopyRanks::failureOf(int rank) const {
-  return executors_[rank]->failure().value_or(Error(ErrorCode::Internal, ""));
+  const auto failure = executors_[rank]->failure();
+  return failure ? Error(*failure) : Error(ErrorCode::Internal, "");
 }
 
 std::vector<Buffer> CopyRanks::run(const Call& call, uint64_t seed, size_t shift) {

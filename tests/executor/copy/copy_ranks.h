@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/executor/copy/stream_executor.h"
+#include "src/executor/copy/copy_executor.h"
 #include "tests/device/cuda_test.h"
 #include "tests/executor/kernel/calls.h"
 
@@ -13,10 +13,16 @@ namespace tutti::tests {
 
 using executor::Exchange;
 using executor::Transfer;
-using executor::copy::CopyLaunch;
-using executor::copy::CopyPlan;
-using executor::copy::StreamExecutor;
-using executor::copy::StreamOptions;
+using executor::copy::CopyExecutor;
+using executor::copy::CopyOptions;
+
+/// A call of a rank, of which tests change what they like.
+struct CopyLaunch {
+  const executor::PreparedPlan* plan = nullptr;
+  executor::CollectiveCall call = {};
+};
+void launchOn(CopyExecutor& executor, const CopyLaunch& launch, cudaStream_t stream);
+void exchangeOn(CopyExecutor& executor, const Exchange& exchange, cudaStream_t stream);
 
 inline const transports::p2p::P2pLayout kCopyLayout{
     .rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
@@ -27,7 +33,7 @@ struct CopyRanksOptions {
   int ranks = 2;
   int devices = 4;  ///< rank r is on device r modulo that, or modulo those that there are
   transports::p2p::P2pLayout layout = kCopyLayout;
-  StreamOptions executor = {.deadlineNs = 60'000'000'000};
+  CopyOptions executor = {.deadlineNs = 60'000'000'000};
 };
 
 /// Whether CUDA can keep the streams of so many ranks apart on so many devices, or on those that
@@ -41,7 +47,7 @@ class CopyRanks {
 
   int size() const { return options_.ranks; }
   int deviceOf(int rank) const { return rank % devices_; }
-  StreamExecutor& executor(int rank) { return *executors_[rank]; }
+  CopyExecutor& executor(int rank) { return *executors_[rank]; }
   cudaStream_t stream(int rank) { return streams_[rank]; }
 
   /// Launched on every rank, and waited for; each rank's memory. `shift` bytes off alignment.
@@ -54,7 +60,7 @@ class CopyRanks {
   DeviceBuffer& buffer(int rank) { return buffers_[rank]; }
   void launch(int rank) { launch(rank, launches_[rank]); }
   void launch(int rank, const CopyLaunch& launch) {
-    executors_[rank]->launch(launch, streams_[rank]);
+    launchOn(*executors_[rank], launch, streams_[rank]);
   }
   /// Until the streams of all ranks are empty; all ranks are watched meanwhile.
   void finish();
@@ -69,9 +75,9 @@ class CopyRanks {
   const CopyRanksOptions options_;
   const int devices_;
   std::vector<std::unique_ptr<DeviceEndpoint>> endpoints_;
-  std::vector<std::unique_ptr<StreamExecutor>> executors_;
+  std::vector<std::unique_ptr<CopyExecutor>> executors_;
   std::vector<cudaStream_t> streams_;
-  std::vector<std::unique_ptr<CopyPlan>> plans_;
+  std::vector<std::unique_ptr<executor::PreparedPlan>> plans_;
   std::vector<CopyLaunch> launches_;
   std::vector<DeviceBuffer> buffers_, scalars_;
 };

@@ -33,7 +33,7 @@ class Exchanges {
     }
   }
   Exchange of(int rank) const {
-    Exchange exchange{.rank = rank, .size = ranks_.size()};
+    Exchange exchange;
     for (size_t i = 0; i < all_.size(); ++i) {
       if (all_[i].from == rank)
         exchange.sends.push_back({all_[i].to, from_[i].data(), all_[i].bytes});
@@ -42,7 +42,7 @@ class Exchanges {
     }
     return exchange;
   }
-  void launch(int rank) { ranks_.executor(rank).exchange(of(rank), ranks_.stream(rank)); }
+  void launch(int rank) { exchangeOn(ranks_.executor(rank), of(rank), ranks_.stream(rank)); }
   void clear() {
     for (size_t i = 0; i < all_.size(); ++i) {
       if (all_[i].bytes == 0) continue;
@@ -129,11 +129,10 @@ TEST_P(CopiedElements, ThatDifferAreAMismatchOnBothSides) {
   const auto& [sent, received] = GetParam();
   CopyRanks ranks({.ranks = 2});
   DeviceBuffer a(0, Buffer(9000), 0), b(ranks.deviceOf(1), Buffer(9000), 0);
-  ranks.executor(0).exchange(
-      {.rank = 0, .size = 2, .sends = {{1, a.data(), sent.bytes(), sent.type}}}, ranks.stream(0));
-  ranks.executor(1).exchange(
-      {.rank = 1, .size = 2, .receives = {{0, b.data(), received.bytes(), received.type}}},
-      ranks.stream(1));
+  exchangeOn(ranks.executor(0), {.sends = {{1, a.data(), sent.bytes(), sent.type}}},
+             ranks.stream(0));
+  exchangeOn(ranks.executor(1), {.receives = {{0, b.data(), received.bytes(), received.type}}},
+             ranks.stream(1));
   ranks.finishWithFailures();
   const std::string text = "ranks disagree: rank 1 receives " + received.text() +
                            " from rank 0, which sends " + sent.text();
@@ -167,20 +166,17 @@ TEST(CopyExchange, OfManyElementsIsTold) {
 TEST(CopyExchange, RefusesWhatCannotBe) {
   CopyRanks ranks({.ranks = 2});
   DeviceBuffer a(0, Buffer(64), 0);
-  EXPECT_THROW(ranks.executor(0).exchange({.rank = 0, .size = 2, .sends = {{0, a.data(), 8}}},
-                                          ranks.stream(0)),
+  EXPECT_THROW(exchangeOn(ranks.executor(0), {.sends = {{0, a.data(), 8}}}, ranks.stream(0)),
                Error);
-  EXPECT_THROW(ranks.executor(0).exchange({.rank = 0,
-                                           .size = 2,
-                                           .sends = {{0, a.data(), 8, DataType::Int64}},
-                                           .receives = {{0, a.data() + 8, 8, DataType::Float64}}},
-                                          ranks.stream(0)),
+  EXPECT_THROW(exchangeOn(ranks.executor(0),
+                          {.sends = {{0, a.data(), 8, DataType::Int64}},
+                           .receives = {{0, a.data() + 8, 8, DataType::Float64}}},
+                          ranks.stream(0)),
                Error);
-  EXPECT_THROW(
-      ranks.executor(0).exchange(
-          {.rank = 0, .size = 2, .sends = {{1, a.data(), 8}}, .receives = {{1, a.data() + 4, 8}}},
-          ranks.stream(0)),
-      Error);
+  EXPECT_THROW(exchangeOn(ranks.executor(0),
+                          {.sends = {{1, a.data(), 8}}, .receives = {{1, a.data() + 4, 8}}},
+                          ranks.stream(0)),
+               Error);
   expectRight(ranks, {{0, 1, 10}, {1, 0, 20}}, 1);
 }
 

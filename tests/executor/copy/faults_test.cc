@@ -50,7 +50,8 @@ TEST(CopyFaults, CountsThatDifferAreAMismatchOnBothSides) {
     CopyRanks ranks({.ranks = 2});
     ranks.begin(broadcastCall(2, 300), 1);
     launchChanged(ranks, [sent = sent, awaited = awaited](CopyLaunch& launch, int r) {
-      launch.count = static_cast<uint64_t>(r == launch.plan->spec().root ? sent : awaited);
+      launch.call.facts.count =
+          static_cast<uint64_t>(r == launch.plan->spec().root ? sent : awaited);
     });
     ranks.finishWithFailures();
     const std::string waits = base::message("of ", 4 * awaited, " bytes");
@@ -67,7 +68,7 @@ TEST(CopyFaults, AbortEndsAllRanksWhenAPeerNeverComes) {
   ranks.launch(0);
   ranks.launch(1);
   // Until it waits for what will not come, and not for what is on its way.
-  for (int looks = 0; looks < 50; looks = ranks.executor(1).awaitedIn() ? looks + 1 : 0) {
+  for (int looks = 0; looks < 50; looks = ranks.executor(1).underWay() ? looks + 1 : 0) {
     ranks.executor(1).watch();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -134,8 +135,8 @@ TEST(CopyFaults, MessagesOfARankThatGaveUpAreNobodys) {
   ranks.begin(ringCall(2, 300), 1);
   cudaGraph_t graph = captured(ranks, 0, [&] {
     CopyLaunch launch = ranks.launchOf(0);
-    launch.callHash = 5;
-    ranks.executor(0).launch(launch, ranks.stream(0));
+    launch.call.callHash = 5;
+    ranks.launch(0, launch);
   });
   cudaGraphExec_t exec = nullptr;
   TUTTI_CUDA(cudaGraphInstantiate(&exec, graph, 0));

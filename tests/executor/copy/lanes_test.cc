@@ -66,7 +66,7 @@ TEST(CopyLanes, ThatHaveTheirMessageDoNotWaitForItWhileOthersHoldThemUp) {
   transports::p2p::P2pLayout layout = kCopyLayout;
   layout.rings.slotCount = 2;
   CopyRanks ranks({.ranks = 3, .devices = 3, .layout = layout});
-  std::vector<std::unique_ptr<CopyPlan>> plans;
+  std::vector<std::unique_ptr<executor::PreparedPlan>> plans;
   std::vector<DeviceBuffer> in;
   for (int r = 0; r < 3; ++r) {
     plans.push_back(ranks.executor(r).prepare(kHeld, heldProgram));
@@ -76,12 +76,11 @@ TEST(CopyLanes, ThatHaveTheirMessageDoNotWaitForItWhileOthersHoldThemUp) {
   }
   DeviceBuffer out(1, tests::Buffer(3 * 4 * kCount), 0);
   const auto launch = [&](int r) {
-    ranks.executor(r).launch({.plan = plans[r].get(),
-                              .in = in[r].data(),
-                              .out = r == 1 ? out.data() : nullptr,
-                              .count = kCount,
-                              .callHash = 9},
-                             ranks.stream(r));
+    ranks.launch(r, {plans[r].get(),
+                     {.facts = {.type = DataType::Float32, .count = kCount},
+                      .in = in[r].data(),
+                      .out = r == 1 ? out.data() : nullptr,
+                      .callHash = 9}});
   };
   launch(0);
   launch(1);
@@ -89,12 +88,12 @@ TEST(CopyLanes, ThatHaveTheirMessageDoNotWaitForItWhileOthersHoldThemUp) {
     for (int r = 0; r < 3; ++r) ranks.executor(r).watch();
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
-  EXPECT_TRUE(ranks.executor(1).isWaiting());
+  EXPECT_TRUE(ranks.executor(1).isRunning());
   EXPECT_EQ(ranks.executor(1).awaited(std::chrono::nanoseconds(0)), std::vector<int>{2});
   launch(2);
   ranks.finish();
   for (int r = 0; r < 3; ++r) EXPECT_EQ(std::string(ranks.failureOf(r).what()), "");
-  EXPECT_FALSE(ranks.executor(1).isWaiting());
+  EXPECT_FALSE(ranks.executor(1).isRunning());
   std::vector<float> expected;
   for (int r = 0; r < 3; ++r) std::ranges::copy(valuesOf(r), std::back_inserter(expected));
   const tests::Buffer got = out.download();

@@ -110,7 +110,7 @@ TEST(CopyNumbers, LieAnywhere) {
 /// Several calls at once, each with buffers and plans of its own.
 struct Calls {
   std::vector<Call> calls;
-  std::vector<std::vector<std::unique_ptr<CopyPlan>>> plans{};
+  std::vector<std::vector<std::unique_ptr<executor::PreparedPlan>>> plans{};
   std::vector<std::vector<DeviceBuffer>> buffers{};
 
   void prepare(CopyRanks& ranks) {
@@ -126,12 +126,10 @@ struct Calls {
   void launch(CopyRanks& ranks, int rank) {
     for (uint64_t i = 0; i < calls.size(); ++i) {
       const Memory memory = memoryOf(calls[i], rank, i);
-      ranks.executor(rank).launch({.plan = plans[i][rank].get(),
-                                   .in = buffers[i][rank].data() + memory.in,
-                                   .out = buffers[i][rank].data() + memory.out,
-                                   .count = calls[i].count,
-                                   .callHash = static_cast<uint32_t>(i % 3)},
-                                  ranks.stream(rank));
+      auto call = calls[i].on(rank, buffers[i][rank].data() + memory.in,
+                              buffers[i][rank].data() + memory.out);
+      call.callHash = static_cast<uint32_t>(i % 3);
+      ranks.launch(rank, {plans[i][rank].get(), call});
     }
   }
   void expectRight() {
@@ -173,18 +171,15 @@ TEST(CopyOperations, WaitForOtherLanes) {
   const Call call{.spec = spec, .count = 3001};
   std::vector<Memory> memory;
   std::vector<DeviceBuffer> buffers;
-  std::vector<std::unique_ptr<CopyPlan>> plans;
+  std::vector<std::unique_ptr<executor::PreparedPlan>> plans;
   for (int r = 0; r < 2; ++r) {
     memory.push_back(memoryOf(call, r, 1));
     buffers.emplace_back(ranks.deviceOf(r), memory[r].bytes, 0);
     plans.push_back(ranks.executor(r).prepare(spec, echoProgram));
   }
   for (const int r : {1, 0}) {
-    ranks.executor(r).launch({.plan = plans[r].get(),
-                              .in = buffers[r].data() + memory[r].in,
-                              .out = buffers[r].data() + memory[r].out,
-                              .count = call.count},
-                             ranks.stream(r));
+    ranks.launch(r, {plans[r].get(), call.on(r, buffers[r].data() + memory[r].in,
+                                             buffers[r].data() + memory[r].out)});
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   ranks.finish();

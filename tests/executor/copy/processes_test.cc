@@ -24,10 +24,10 @@ class Rank {
     hub.exchange(rank, kHere);  // all are ready to be written to
     endpoint_->startProbe(1, 30'000'000'000);
     for (const std::string& fault : endpoint_->finishProbe()) TUTTI_ASSERT(fault.empty(), fault);
-    executor_ = std::make_unique<StreamExecutor>(*endpoint_);
+    executor_ = std::make_unique<CopyExecutor>(*endpoint_);
     TUTTI_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   }
-  StreamExecutor& executor() { return *executor_; }
+  CopyExecutor& executor() { return *executor_; }
   cudaStream_t stream() { return stream_; }
 
   void finish() {
@@ -41,12 +41,9 @@ class Rank {
     const Memory memory = memoryOf(call, rank_, seed);
     const auto plan = executor_->prepare(call.spec, programsOf(call.spec));
     DeviceBuffer buffer(device_, memory.bytes, 0);
-    executor_->launch({.plan = plan.get(),
-                       .in = buffer.data() + memory.in,
-                       .out = buffer.data() + memory.out,
-                       .count = call.count,
-                       .callHash = 5},
-                      stream_);
+    launchOn(*executor_,
+             {plan.get(), call.on(rank_, buffer.data() + memory.in, buffer.data() + memory.out)},
+             stream_);
     finish();
     if (const auto failed = executor_->failure()) throw *failed;
     return buffer.download() == hostResult(call, seed, kCopyLayout.copySlotBytes)[rank_].bytes;
@@ -59,11 +56,9 @@ class Rank {
     };
     DeviceBuffer from(device_, dataOf(rank_), 0), to(device_, Buffer(kBytes), 0);
     const int next = (rank_ + 1) % ranks_, before = (rank_ + ranks_ - 1) % ranks_;
-    executor_->exchange({.rank = rank_,
-                         .size = ranks_,
-                         .sends = {{next, from.data(), kBytes}},
-                         .receives = {{before, to.data(), kBytes}}},
-                        stream_);
+    exchangeOn(*executor_,
+               {.sends = {{next, from.data(), kBytes}}, .receives = {{before, to.data(), kBytes}}},
+               stream_);
     finish();
     return !executor_->failure() && to.download() == dataOf(before);
   }
@@ -72,7 +67,7 @@ class Rank {
   Hub& hub_;
   const int rank_, ranks_, device_;
   std::unique_ptr<DeviceEndpoint> endpoint_;
-  std::unique_ptr<StreamExecutor> executor_;
+  std::unique_ptr<CopyExecutor> executor_;
   cudaStream_t stream_ = nullptr;
 };
 
@@ -111,12 +106,8 @@ int abortRank(Hub& hub, int rank) {
   if (rank == 0)
     self.executor().abort();
   else
-    self.executor().launch({.plan = plan.get(),
-                            .in = buffer.data(),
-                            .out = buffer.data(),
-                            .count = call.count,
-                            .callHash = 5},
-                           self.stream());
+    launchOn(self.executor(), {plan.get(), call.on(rank, buffer.data(), buffer.data())},
+             self.stream());
   self.finish();
   hub.exchange(rank, kHere);
   const auto failed = self.executor().failure();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/device/any_stream.h"
 #include "tests/executor/copy/copy_ranks.h"
 
 namespace tutti::tests {
@@ -20,7 +21,11 @@ CopyRanksOptions soon(int ranks, int devices, size_t streams) {
 }
 
 /// Launches of all ranks, as they are.
-using Operations = std::vector<StreamExecutor::RankOperation>;
+using Operations = std::vector<executor::GpuLaunch>;
+
+StreamRef streamOf(CopyRanks& ranks, int rank) {
+  return device::AnyStream::cudaRef(ranks.stream(rank), ranks.deviceOf(rank));
+}
 
 /// Of all ranks at once, by one thread; what is wrong then.
 std::string differenceOfAllAtOnce(CopyRanks& ranks, const Call& call, bool shareStream) {
@@ -30,8 +35,11 @@ std::string differenceOfAllAtOnce(CopyRanks& ranks, const Call& call, bool share
   for (int r = 0; r < ranks.size(); ++r) launches.push_back(ranks.launchOf(r));
   Operations all;
   for (int r = 0; r < ranks.size(); ++r)
-    all.push_back({&ranks.executor(r), &launches[r], nullptr, ranks.stream(shareStream ? 0 : r)});
-  StreamExecutor::enqueue(all);
+    all.push_back({.executor = &ranks.executor(r),
+                   .plan = launches[r].plan,
+                   .call = &launches[r].call,
+                   .stream = streamOf(ranks, shareStream ? 0 : r)});
+  ranks.executor(0).launch(all);
   ranks.finish();
   std::vector<Buffer> results;
   for (int r = 0; r < ranks.size(); ++r) {
@@ -72,7 +80,7 @@ class AllToAll {
     }
   }
   Exchange of(int rank) const {
-    Exchange exchange{.rank = rank, .size = ranks_.size()};
+    Exchange exchange;
     for (int peer = 0; peer < ranks_.size(); ++peer) {
       exchange.sends.push_back({peer, sent_[rank].data(), bytes(rank, peer)});
       exchange.receives.push_back({peer, at(rank, peer).data(), bytes(peer, rank)});
@@ -100,7 +108,7 @@ class AllToAll {
 TEST(CopyQueues, OfARankMayBeFewForAnExchange) {
   CopyRanks ranks(soon(4, 4, 6));
   const AllToAll all(ranks);
-  for (int r = 0; r < 4; ++r) ranks.executor(r).exchange(all.of(r), ranks.stream(r));
+  for (int r = 0; r < 4; ++r) exchangeOn(ranks.executor(r), all.of(r), ranks.stream(r));
   ranks.finish();
   all.expectReceived();
 }
@@ -114,9 +122,10 @@ TEST(CopyQueues, AreSharedInAnExchangeOfRanksThatCallTogether) {
     for (int r = 0; r < 3; ++r) exchanges.push_back(all.of(r));
     Operations operations;
     for (int r = 0; r < 3; ++r)
-      operations.push_back(
-          {&ranks.executor(r), nullptr, &exchanges[r], ranks.stream(shareStream ? 0 : r)});
-    StreamExecutor::enqueue(operations);
+      operations.push_back({.executor = &ranks.executor(r),
+                            .exchange = &exchanges[r],
+                            .stream = streamOf(ranks, shareStream ? 0 : r)});
+    ranks.executor(0).launch(operations);
     ranks.finish();
     all.expectReceived();
   }

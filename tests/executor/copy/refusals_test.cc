@@ -64,11 +64,9 @@ TEST(CopyRefusals, OfAnExchangeLeaveNothingThatGoesOnBehindTheStream) {
     CopyRanks ranks({.ranks = 3});
     DeviceBuffer buffer(0, Buffer(2 * kBytes), 0);
     const Exchange exchange{
-        .rank = 0,
-        .size = 3,
         .receives = {{1, buffer.data(), kBytes}, {2, buffer.data() + kBytes, kBytes}}};
     hasFailed = fillsBehindARefusedLaunch(ranks, buffer, failures, [&](CopyRanks& all) {
-      all.executor(0).exchange(exchange, all.stream(0));
+      exchangeOn(all.executor(0), exchange, all.stream(0));
     });
   }
   EXPECT_GT(failures, 20);

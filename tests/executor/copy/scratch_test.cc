@@ -72,7 +72,7 @@ TEST(CopyScratch, IsTheNextOperationsWhenOneHasEnded) {
     calls.push_back(
         {.spec = recursive(i % 2 == 0 ? Collective::Scan : Collective::ReduceScatter, kRanks),
          .count = 3001});
-  std::vector<std::unique_ptr<CopyPlan>> plans;
+  std::vector<std::unique_ptr<executor::PreparedPlan>> plans;
   std::vector<std::vector<DeviceBuffer>> buffers(kCalls);
   for (int i = 0; i < kCalls; ++i)
     for (int r = 0; r < kRanks; ++r) {
@@ -80,12 +80,8 @@ TEST(CopyScratch, IsTheNextOperationsWhenOneHasEnded) {
       const auto memory = memoryOf(calls[i], r, seed);
       const DeviceBuffer& buffer = buffers[i].emplace_back(ranks.deviceOf(r), memory.bytes, 0);
       plans.push_back(ranks.executor(r).prepare(calls[i].spec, programsOf(calls[i].spec)));
-      ranks.executor(r).launch({.plan = plans.back().get(),
-                                .in = buffer.data() + memory.in,
-                                .out = buffer.data() + memory.out,
-                                .count = calls[i].count,
-                                .callHash = 77},
-                               ranks.stream(r));
+      ranks.launch(r, {plans.back().get(),
+                       calls[i].on(r, buffer.data() + memory.in, buffer.data() + memory.out)});
     }
   ranks.finish();
   for (int i = 0; i < kCalls; ++i) {

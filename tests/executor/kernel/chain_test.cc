@@ -31,7 +31,7 @@ class Sums {
     const plan::PlanSpec shots = planOf(plan::Algorithm::TwoShot, plan::Collective::AllReduce,
                                         plan::Protocol::Simple, kRanks);
     for (int r = 0; r < kRanks; ++r)
-      shots_.push_back(ranks.interpreter(r).prepare(shots, collectives::build(shots, r)));
+      shots_.push_back(ranks.executor(r).prepareProgram(shots, collectives::build(shots, r)));
   }
 
   std::vector<DeviceLaunch> of(int rank) const {
@@ -41,7 +41,7 @@ class Sums {
     const uint32_t slices[] = {1, 2, 4, 1, 2};
     for (size_t i = 0; i < calls.size(); ++i) {
       calls[i].slices = slices[i];
-      calls[i].callHash = 100 + static_cast<uint32_t>(i);
+      calls[i].call.callHash = 100 + static_cast<uint32_t>(i);
     }
     return calls;
   }
@@ -49,18 +49,18 @@ class Sums {
 
  private:
   DeviceRanks& ranks_;
-  std::vector<std::unique_ptr<DevicePlan>> shots_;
+  std::vector<std::unique_ptr<KernelPlan>> shots_;
 };
 
 void launchEach(DeviceRanks& ranks, const Sums& sums, int rank) {
   for (const DeviceLaunch& call : sums.of(rank))
-    ranks.interpreter(rank).launch(call, ranks.stream(rank));
+    launchOn(ranks.executor(rank), call, ranks.stream(rank));
 }
 
 void launchAsOne(DeviceRanks& ranks, const Sums& sums, int rank) {
-  std::vector<Interpreter::RankLaunch> all;
-  for (const DeviceLaunch& call : sums.of(rank)) all.push_back({&ranks.interpreter(rank), call});
-  Interpreter::launchMerged(all, ranks.stream(rank));
+  std::vector<RankCall> all;
+  for (const DeviceLaunch& call : sums.of(rank)) all.push_back({&ranks.executor(rank), call});
+  launchMerged(all, ranks.stream(rank));
 }
 
 /// What is in the ranks' buffers when all have ended.
@@ -68,9 +68,9 @@ std::vector<Buffer> results(DeviceRanks& ranks) {
   std::vector<Buffer> all;
   for (int r = 0; r < kRanks; ++r) ranks.wait(r);
   for (int r = 0; r < kRanks; ++r) {
-    EXPECT_FALSE(ranks.interpreter(r).failure()) << failureOf(ranks, r).what();
-    EXPECT_EQ(ranks.interpreter(r).completed(), Sums::kCalls);
-    EXPECT_EQ(ranks.interpreter(r).collectives(), Sums::kCalls);
+    EXPECT_FALSE(ranks.executor(r).failure()) << failureOf(ranks, r).what();
+    EXPECT_EQ(ranks.executor(r).completed(), Sums::kCalls);
+    EXPECT_EQ(ranks.executor(r).collectivesEnded(), Sums::kCalls);
     all.push_back(ranks.buffer(r).download());
   }
   return all;
@@ -110,13 +110,13 @@ TEST_P(Chains, OtherRanksMayLaunchEach) {
 // All calls of all ranks, in the order in which a group has them.
 TEST_P(Chains, RanksThatShareAStreamFollowTheirOwnCalls) {
   DeviceRanksOptions options = optionsOf(1);
-  options.interpreter.blocks = 4;
+  options.executor.blocks = 4;
   DeviceRanks ranks(options);
   const Sums sums(ranks, GetParam(), 5);
-  std::vector<Interpreter::RankLaunch> all;
+  std::vector<RankCall> all;
   for (uint64_t i = 0; i < Sums::kCalls; ++i)
-    for (int r = 0; r < kRanks; ++r) all.push_back({&ranks.interpreter(r), sums.of(r)[i]});
-  Interpreter::launchMerged(all, ranks.stream(0));
+    for (int r = 0; r < kRanks; ++r) all.push_back({&ranks.executor(r), sums.of(r)[i]});
+  launchMerged(all, ranks.stream(0));
   EXPECT_EQ(results(ranks), expected(5));
 }
 
@@ -136,13 +136,13 @@ TEST_P(Chains, AMismatchEndsAllBehindIt) {
   DeviceRanks ranks(optionsOf(kRanks));
   const Sums sums(ranks, GetParam(), 7);
   for (int r = 0; r < kRanks; ++r) {
-    std::vector<Interpreter::RankLaunch> all;
-    for (const DeviceLaunch& call : sums.of(r)) all.push_back({&ranks.interpreter(r), call});
-    if (r == 1) all[2].launch.callHash = 999;
-    Interpreter::launchMerged(all, ranks.stream(r));
+    std::vector<RankCall> all;
+    for (const DeviceLaunch& call : sums.of(r)) all.push_back({&ranks.executor(r), call});
+    if (r == 1) all[2].launch.call.callHash = 999;
+    launchMerged(all, ranks.stream(r));
   }
   expectNames(firstOf(ranks, ErrorCode::Mismatch), {"in operation 2 of", "ranks disagree"});
-  for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.interpreter(r).completed(), 2U);
+  for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.executor(r).completed(), 2U);
 }
 
 TEST_P(Chains, ThatAreDiscardedTouchNothing) {
@@ -159,23 +159,23 @@ TEST_P(Chains, ThatAreDiscardedTouchNothing) {
 TEST(Chain, LanesAreLeftByAllOfTheCallThatFails) {
   for (int turn = 0; turn < 60; ++turn) {
     DeviceRanksOptions options = optionsOf(kRanks);
-    options.interpreter.looksEvery = 1;
+    options.executor.looksEvery = 1;
     DeviceRanks ranks(options);
     const Sums sums(ranks, Wire::Simple, 8);
     for (int r = 0; r < kRanks; ++r) {
       DeviceLaunch call = sums.of(r)[2];
       call.slices = 4;
-      std::vector<Interpreter::RankLaunch> all;
+      std::vector<RankCall> all;
       for (const uint32_t hash : {100U, 101U, r == 1 ? 999U : 102U, 103U}) {
-        call.callHash = hash;
-        all.push_back({&ranks.interpreter(r), call});
+        call.call.callHash = hash;
+        all.push_back({&ranks.executor(r), call});
       }
-      Interpreter::launchMerged(all, ranks.stream(r));
+      launchMerged(all, ranks.stream(r));
     }
     for (int r = 0; r < kRanks; ++r) ranks.wait(r);
     for (int r = 0; r < kRanks; ++r) {
-      EXPECT_TRUE(ranks.interpreter(r).failure());
-      ASSERT_FALSE(ranks.interpreter(r).isRunning()) << "rank " << r << ", turn " << turn;
+      EXPECT_TRUE(ranks.executor(r).failure());
+      ASSERT_FALSE(ranks.executor(r).isRunning()) << "rank " << r << ", turn " << turn;
     }
   }
 }
@@ -193,15 +193,14 @@ TEST(Chain, OfMappedPlans) {
   for (int r = 0; r < kRanks; ++r) {
     DeviceLaunch first = ranks.launchOf(r), again = first;
     again.slices = 4;
-    const Interpreter::RankLaunch all[] = {{&ranks.interpreter(r), first},
-                                           {&ranks.interpreter(r), again},
-                                           {&ranks.interpreter(r), first}};
-    Interpreter::launchMerged(all, ranks.stream(r));
+    const RankCall all[] = {
+        {&ranks.executor(r), first}, {&ranks.executor(r), again}, {&ranks.executor(r), first}};
+    launchMerged(all, ranks.stream(r));
   }
   for (int r = 0; r < kRanks; ++r) ranks.wait(r);
   for (int r = 0; r < kRanks; ++r) {
-    EXPECT_FALSE(ranks.interpreter(r).failure()) << failureOf(ranks, r).what();
-    EXPECT_EQ(ranks.interpreter(r).completed(), 4U);
+    EXPECT_FALSE(ranks.executor(r).failure()) << failureOf(ranks, r).what();
+    EXPECT_EQ(ranks.executor(r).completed(), 4U);
     EXPECT_EQ(ranks.buffer(r).download(), once[static_cast<size_t>(r)]);
   }
 }
@@ -209,9 +208,9 @@ TEST(Chain, OfMappedPlans) {
 TEST(Chain, HasSixteenCallsAtMost) {
   DeviceRanks ranks({.ranks = 2});
   ranks.begin(ringCall(2, 10), Wire::Simple, 1);
-  const std::vector<Interpreter::RankLaunch> many(17, {&ranks.interpreter(0), ranks.launchOf(0)});
-  EXPECT_THROW(Interpreter::launchMerged(many, ranks.stream(0)), Error);
-  EXPECT_FALSE(ranks.interpreter(0).failure());
+  const std::vector<RankCall> many(17, {&ranks.executor(0), ranks.launchOf(0)});
+  EXPECT_THROW(launchMerged(many, ranks.stream(0)), Error);
+  EXPECT_FALSE(ranks.executor(0).failure());
 }
 
 }  // namespace

@@ -25,6 +25,24 @@ Buffer DeviceBuffer::download(cudaStream_t stream) const {
   return bytes;
 }
 
+void launchOn(KernelExecutor& executor, const DeviceLaunch& launch, cudaStream_t stream) {
+  const RankCall one{&executor, launch};
+  launchMerged({&one, 1}, stream);
+}
+
+void launchMerged(std::span<const RankCall> ranks, cudaStream_t stream) {
+  std::vector<executor::kernel::KernelLaunch> all;
+  for (const auto& [executor, launch] : ranks)
+    all.push_back(
+        {executor, launch.plan, &launch.call, launch.isCaptured, launch.wire, launch.slices});
+  KernelExecutor::launchCalls(all, stream);
+}
+
+void exchangeOn(KernelExecutor& executor, const executor::Exchange& exchange, cudaStream_t stream) {
+  const executor::kernel::KernelExchange one{&executor, &exchange};
+  KernelExecutor::launchExchanges({&one, 1}, stream);
+}
+
 bool networksReach() { return device::cudaSupport().emulated; }
 
 static DeviceRanksOptions withinReach(DeviceRanksOptions options) {
@@ -48,9 +66,9 @@ DeviceRanks::DeviceRanks(const DeviceRanksOptions& options)
   connectRanks(endpoints, options_);
   auto remote = remoteEndpoints();
   for (int r = 0; r < options.ranks; ++r) {
-    interpreters_.push_back(
-        std::make_unique<Interpreter>(*endpoints_[r], residency_, options.interpreter,
-                                      options.network ? std::move(remote[r]) : nullptr));
+    executors_.push_back(
+        std::make_unique<KernelExecutor>(*endpoints_[r], residency_, options.executor,
+                                         options.network ? std::move(remote[r]) : nullptr));
     OnDevice on(deviceOf(r));
     TUTTI_CUDA(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking));
   }
@@ -90,25 +108,18 @@ void DeviceRanks::begin(const Call& call, Wire wire, uint64_t seed, size_t shift
   launches_.clear();
   buffers_.clear();
   scalars_.clear();
-  calls_.assign(1, call);
   for (int r = 0; r < size(); ++r) {
-    const Memory memory = memoryOf(calls_.back(), r, seed);
+    const Memory memory = memoryOf(call, r, seed);
     buffers_.emplace_back(deviceOf(r), memory.bytes, shift);
     if (call.hasScalarInMemory) scalars_.emplace_back(deviceOf(r), call.scalarElement(r), 1);
-    plans_.push_back(interpreters_[r]->prepare(call.spec, collectives::build(call.spec, r)));
-    launches_.push_back({.plan = plans_.back().get(),
-                         .in = buffers_[r].data() + memory.in,
-                         .out = buffers_[r].data() + memory.out,
-                         .count = call.count,
-                         .type = call.type,
-                         .op = call.op,
-                         .scalar = call.hasScalarInMemory ? 1.0 : call.scalar(r),
-                         .scalarAt = call.hasScalarInMemory ? scalars_[r].data() : nullptr,
-                         .deterministic = call.deterministic,
-                         .callHash = 77,
-                         .wire = wire,
-                         .slices = slices,
-                         .blocks = calls_.back().blocks});
+    plans_.push_back(executors_[r]->prepareProgram(call.spec, collectives::build(call.spec, r)));
+    executor::CollectiveCall its =
+        call.on(r, buffers_[r].data() + memory.in, buffers_[r].data() + memory.out);
+    if (call.hasScalarInMemory) {
+      its.scalar = 1.0;
+      its.scalarAt = scalars_[r].data();
+    }
+    launches_.push_back({plans_.back().get(), std::move(its), wire, slices});
   }
 }
 
@@ -137,7 +148,7 @@ cudaGraphExec_t DeviceRanks::capture(int rank, const std::function<void()>& laun
 
 void DeviceRanks::destroy(int rank) {
   plans_[rank].reset();
-  interpreters_[rank].reset();
+  executors_[rank].reset();
   endpoints_[rank].reset();
 }
 
@@ -148,7 +159,7 @@ std::vector<Buffer> DeviceRanks::run(const Call& call, Wire wire, uint64_t seed,
   std::vector<Buffer> results;
   for (int r = 0; r < size(); ++r) wait(r);
   for (int r = 0; r < size(); ++r) {
-    if (const auto failed = interpreters_[r]->failure()) throw *failed;
+    if (const auto failed = executors_[r]->failure()) throw *failed;
     results.push_back(buffers_[r].download());
   }
   return results;

@@ -7,18 +7,34 @@
 #include <span>
 #include <vector>
 
-#include "src/executor/kernel/interpreter.h"
+#include "src/executor/kernel/kernel_executor.h"
 #include "tests/executor/kernel/reference.h"
 
 namespace tutti::tests {
 
-using executor::kernel::DeviceLaunch;
-using executor::kernel::DevicePlan;
-using executor::kernel::Interpreter;
-using executor::kernel::InterpreterOptions;
+using executor::kernel::KernelExecutor;
+using executor::kernel::KernelOptions;
+using executor::kernel::KernelPlan;
 using executor::kernel::Residency;
 using DeviceEndpoint = transports::p2p::P2pEndpoint;
 using transports::p2p::Wire;
+
+/// A call of a rank, of which tests change what they like.
+struct DeviceLaunch {
+  const KernelPlan* plan = nullptr;
+  executor::CollectiveCall call = {};
+  Wire wire = Wire::Simple;
+  uint32_t slices = 1;
+  bool isCaptured = false;
+};
+void launchOn(KernelExecutor& executor, const DeviceLaunch& launch, cudaStream_t stream);
+/// As KernelExecutor::launchCalls() has it.
+struct RankCall {
+  KernelExecutor* executor;
+  DeviceLaunch launch;
+};
+void launchMerged(std::span<const RankCall> ranks, cudaStream_t stream);
+void exchangeOn(KernelExecutor& executor, const executor::Exchange& exchange, cudaStream_t stream);
 
 /// Endpoints of all ranks, not connected.
 using RemoteNetwork = std::function<std::vector<std::unique_ptr<transports::Endpoint>>(
@@ -33,11 +49,11 @@ struct DeviceRanksOptions {
   int devices = 4;  ///< rank r is on device r modulo that, or modulo those that there are
   transports::p2p::P2pLayout layout = {.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
                                        .lowLatencyBytes = 2048};
-  InterpreterOptions interpreter = {.blocks = 8,
-                                    .threadsPerLane = 32,
-                                    .deadlineNs = 60'000'000'000,
-                                    .looksEvery = 256,
-                                    .arenaBytes = 1 << 20};
+  KernelOptions executor = {.blocks = 8,
+                            .threadsPerLane = 32,
+                            .deadlineNs = 60'000'000'000,
+                            .looksEvery = 256,
+                            .arenaBytes = 1 << 20};
   uint32_t firstMessage = 0;
   /// By rank: ranks of different ones behave as if they were on different hosts, and `network`
   /// joins them. None: all are on one.
@@ -72,7 +88,7 @@ class DeviceRanks {
 
   int size() const { return options_.ranks; }
   int deviceOf(int rank) const { return rank % devices_; }
-  Interpreter& interpreter(int rank) { return *interpreters_[rank]; }
+  KernelExecutor& executor(int rank) { return *executors_[rank]; }
   DeviceEndpoint& endpoint(int rank) { return *endpoints_[rank]; }
   Residency& residency() { return residency_; }
   cudaStream_t stream(int rank) { return streams_[rank]; }
@@ -86,11 +102,11 @@ class DeviceRanks {
   // The parts of run().
   void begin(const Call& call, Wire wire, uint64_t seed, size_t shift = 0, uint32_t slices = 1);
   DeviceLaunch launchOf(int rank) const { return launches_[rank]; }
-  const DevicePlan& plan(int rank) const { return *plans_[rank]; }
+  const KernelPlan& plan(int rank) const { return *plans_[rank]; }
   DeviceBuffer& buffer(int rank) { return buffers_[rank]; }
   void launch(int rank) { launch(rank, launches_[rank]); }
   void launch(int rank, const DeviceLaunch& launch) {
-    interpreters_[rank]->launch(launch, streams_[rank]);
+    launchOn(*executors_[rank], launch, streams_[rank]);
   }
   void wait(int rank);
   /// What `launches` enqueues on the rank's stream, as a graph.
@@ -108,10 +124,9 @@ class DeviceRanks {
   const int devices_;
   Residency residency_;
   std::vector<std::unique_ptr<DeviceEndpoint>> endpoints_;
-  std::vector<std::unique_ptr<Interpreter>> interpreters_;
+  std::vector<std::unique_ptr<KernelExecutor>> executors_;
   std::vector<cudaStream_t> streams_;
-  std::vector<std::unique_ptr<DevicePlan>> plans_;
-  std::vector<Call> calls_;  // the one that was begun, whose blocks the launches name
+  std::vector<std::unique_ptr<KernelPlan>> plans_;
   std::vector<DeviceLaunch> launches_;
   std::vector<DeviceBuffer> buffers_, scalars_;
 };

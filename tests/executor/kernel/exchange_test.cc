@@ -18,8 +18,7 @@
 namespace tutti::tests {
 namespace {
 
-using executor::kernel::DeviceExchange;
-using executor::kernel::DeviceTransfer;
+using executor::Transfer;
 
 /// In the order of the list between each two ranks.
 struct Move {
@@ -67,10 +66,10 @@ class Exchange {
     }
   }
 
-  DeviceExchange of(int rank) const { return {sends_[rank], receives_[rank]}; }
-  std::vector<DeviceTransfer>& sends(int rank) { return sends_[rank]; }
-  std::vector<DeviceTransfer>& receives(int rank) { return receives_[rank]; }
-  void launch(int rank) { ranks_.interpreter(rank).exchange(of(rank), ranks_.stream(rank)); }
+  executor::Exchange of(int rank) const { return {sends_[rank], receives_[rank]}; }
+  std::vector<Transfer>& sends(int rank) { return sends_[rank]; }
+  std::vector<Transfer>& receives(int rank) { return receives_[rank]; }
+  void launch(int rank) { exchangeOn(ranks_.executor(rank), of(rank), ranks_.stream(rank)); }
   void launchAll() {
     for (int r = 0; r < ranks_.size(); ++r) launch(r);
   }
@@ -78,7 +77,7 @@ class Exchange {
   std::string difference() {
     for (int r = 0; r < ranks_.size(); ++r) ranks_.wait(r);
     for (int r = 0; r < ranks_.size(); ++r) {
-      if (const auto failed = ranks_.interpreter(r).failure()) return failed->what();
+      if (const auto failed = ranks_.executor(r).failure()) return failed->what();
       const Buffer actual = to_[r].download();
       for (size_t i = 0; i < actual.size(); ++i)
         if (actual[i] != expected_[r][i])
@@ -104,13 +103,13 @@ class Exchange {
   DeviceRanks& ranks_;
   std::vector<Buffer> expected_;
   std::vector<DeviceBuffer> from_, to_;
-  std::vector<std::vector<DeviceTransfer>> sends_, receives_;
+  std::vector<std::vector<Transfer>> sends_, receives_;
 };
 
 DeviceRanksOptions exchanging(int ranks, int devices = 4) {
   DeviceRanksOptions options{.ranks = ranks, .devices = devices};
   options.layout.rings.channels = 3;
-  options.interpreter.blocks = 4;
+  options.executor.blocks = 4;
   return options;
 }
 
@@ -166,7 +165,7 @@ TEST(Exchanges, OfOneRankAlone) {
   const Move moves[] = {{0, 0, 5000}};
   ASSERT_EQ(differenceOf(ranks, moves), "");
   ASSERT_EQ(differenceOf(ranks, {}), "");
-  EXPECT_EQ(ranks.interpreter(0).completed(), 2U);
+  EXPECT_EQ(ranks.executor(0).completed(), 2U);
 }
 
 // Random patterns one after the other, which leave the links as they find them, also for the
@@ -188,7 +187,7 @@ TEST(Exchanges, OfRandomPatterns) {
       for (const Wire wire : kWires)
         ASSERT_EQ(differenceFromHost(ranks, ringCall(size, 500), wire), "");
     }
-    EXPECT_EQ(ranks.interpreter(0).completed(), size > 2 ? 6U : 24U);
+    EXPECT_EQ(ranks.executor(0).completed(), size > 2 ? 6U : 24U);
   }
 }
 
@@ -230,7 +229,7 @@ TEST(Exchanges, MatchFromLaunchToLaunch) {
   const Move moves[] = {{0, 1, 300}, {0, 1, 5000}, {0, 1, 0}, {0, 1, 9000}};
   Exchange exchange(ranks, moves, 1);
   for (size_t i = 0; i < 4; ++i)
-    ranks.interpreter(0).exchange({exchange.of(0).sends.subspan(i, 1), {}}, ranks.stream(0));
+    exchangeOn(ranks.executor(0), {{exchange.sends(0)[i]}, {}}, ranks.stream(0));
   exchange.launch(1);
   EXPECT_EQ(exchange.difference(), "");
 }
@@ -241,15 +240,17 @@ TEST(Exchanges, OfRanksThatShareAStreamAreMerged) {
   for (int from = 0; from < 3; ++from)
     for (int to = 0; to < 3; ++to) moves.push_back({from, to, static_cast<uint64_t>(9000 * from)});
   Exchange exchange(ranks, moves, 1);
-  std::vector<Interpreter::RankExchange> all;
-  for (int r = 0; r < 3; ++r) all.push_back({&ranks.interpreter(r), exchange.of(r)});
-  Interpreter::exchangeMerged(all, ranks.stream(0));
+  std::vector<executor::Exchange> exchanges;
+  for (int r = 0; r < 3; ++r) exchanges.push_back(exchange.of(r));
+  std::vector<executor::kernel::KernelExchange> all;
+  for (int r = 0; r < 3; ++r) all.push_back({&ranks.executor(r), &exchanges[r]});
+  KernelExecutor::launchExchanges(all, ranks.stream(0));
   EXPECT_EQ(exchange.difference(), "");
 }
 
 TEST(Exchanges, OfGraphsReplay) {
   DeviceRanksOptions options = exchanging(2);
-  options.interpreter.tableBytes = 512;
+  options.executor.tableBytes = 512;
   DeviceRanks ranks(options);
   const Move moves[] = {{0, 1, 30000}, {1, 0, 100}};
   const Move others[] = {{0, 1, 100}, {1, 0, 300}};
@@ -274,7 +275,7 @@ std::string mismatchOf(DeviceRanks& ranks) {
   std::string text;
   for (int r = 0; r < 2; ++r) ranks.wait(r);
   for (int r = 0; r < 2; ++r) {
-    const auto error = ranks.interpreter(r).failure();
+    const auto error = ranks.executor(r).failure();
     if (!error) continue;
     if (error->code() == ErrorCode::Mismatch)
       text = error->what();
@@ -357,12 +358,12 @@ TEST(Exchanges, EndWhenAborted) {
   const Move moves[] = {{0, 1, 300000}};
   Exchange exchange(ranks, moves, 1);
   exchange.launch(0);
-  ranks.interpreter(0).abort();
+  ranks.executor(0).abort();
   ranks.wait(0);
-  EXPECT_EQ(ranks.interpreter(0).failure()->code(), ErrorCode::Aborted);
+  EXPECT_EQ(ranks.executor(0).failure()->code(), ErrorCode::Aborted);
   exchange.launch(1);
   ranks.wait(1);
-  EXPECT_EQ(ranks.interpreter(1).failure()->code(), ErrorCode::PeerLost);
+  EXPECT_EQ(ranks.executor(1).failure()->code(), ErrorCode::PeerLost);
 }
 
 TEST(Exchanges, ThatAreDiscardedTouchNothing) {
@@ -379,17 +380,17 @@ TEST(Exchanges, ThatHaveBegunEndWellWhenLaterOnesAreDiscarded) {
   const Move moves[] = {{1, 0, 300}};
   Exchange exchange(ranks, moves, 1);
   exchange.launch(0);
-  while (!ranks.interpreter(0).isRunning()) std::this_thread::yield();
-  EXPECT_TRUE(ranks.interpreter(0).discard());
+  while (!ranks.executor(0).isRunning()) std::this_thread::yield();
+  EXPECT_TRUE(ranks.executor(0).discard());
   exchange.launch(1);
   EXPECT_EQ(exchange.difference(), "");
-  EXPECT_EQ(ranks.interpreter(0).completed(), 1U);
+  EXPECT_EQ(ranks.executor(0).completed(), 1U);
 }
 
 // Launches that have not begun hold all the room for what the next one is to be given.
 TEST(Exchanges, ThatWaitForRoomEndWhenAborted) {
   DeviceRanksOptions options = exchanging(2);
-  options.interpreter.tableBytes = 512;
+  options.executor.tableBytes = 512;
   DeviceRanks ranks(options);
   const Move moves[] = {{1, 0, 300}};
   Exchange exchange(ranks, moves, 1);
@@ -405,7 +406,7 @@ TEST(Exchanges, ThatWaitForRoomEndWhenAborted) {
     before = launched;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  ranks.interpreter(0).abort();
+  ranks.executor(0).abort();
   calls.join();
   EXPECT_LE(launched, 8);
   expectError(outcome, ErrorCode::Aborted, "rank 0 was aborted");
@@ -417,7 +418,7 @@ TEST(Exchanges, ThatWaitForRoomEndWhenAborted) {
 // the stream, is told to have left the peers' memory all the same.
 TEST(Exchanges, OfWhichOneLaneGivesUpAreLeftByAll) {
   DeviceRanksOptions options = exchanging(2);
-  options.interpreter.deadlineNs = 1'000'000'000;
+  options.executor.deadlineNs = 1'000'000'000;
   for (const int behind : {0, 1, 2}) {
     DeviceRanks ranks(options);
     ranks.begin(ringCall(2, 3000), Wire::Simple, 1);
@@ -426,23 +427,24 @@ TEST(Exchanges, OfWhichOneLaneGivesUpAreLeftByAll) {
     exchange.launch(0);
     for (int i = 0; i < behind; ++i) ranks.launch(0);
     ranks.wait(0);
-    ASSERT_TRUE(ranks.interpreter(0).failure());
-    EXPECT_EQ(ranks.interpreter(0).failure()->code(), ErrorCode::Timeout);
-    EXPECT_FALSE(ranks.interpreter(0).isRunning()) << behind << " calls behind";
-    EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
+    ASSERT_TRUE(ranks.executor(0).failure());
+    EXPECT_EQ(ranks.executor(0).failure()->code(), ErrorCode::Timeout);
+    EXPECT_FALSE(ranks.executor(0).isRunning()) << behind << " calls behind";
+    EXPECT_EQ(ranks.executor(0).completed(), 0U);
   }
 }
 
 TEST(Exchanges, ThatAreLateSayWhatHasArrived) {
   DeviceRanksOptions options = exchanging(2);
-  options.interpreter.deadlineNs = 300'000'000;
+  options.executor.deadlineNs = 300'000'000;
   DeviceRanks ranks(options);
   const Move moves[] = {{1, 0, 100}, {1, 0, 50}, {1, 0, 8}};
   Exchange exchange(ranks, moves, 1);
   exchange.launch(0);
-  ranks.interpreter(1).exchange({exchange.of(1).sends.first(2), {}}, ranks.stream(1));
+  exchangeOn(ranks.executor(1), {{exchange.sends(1)[0], exchange.sends(1)[1]}, {}},
+             ranks.stream(1));
   ranks.wait(0);
-  const auto error = ranks.interpreter(0).failure();
+  const auto error = ranks.executor(0).failure();
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), ErrorCode::Timeout);
   EXPECT_EQ(std::string(error->what()),
@@ -453,10 +455,10 @@ TEST(Exchanges, ThatAreLateSayWhatHasArrived) {
 TEST(Exchanges, ThatCannotBeRightAreRefused) {
   DeviceRanks ranks(exchanging(2));
   std::byte data[8];
-  const auto refuses = [&](ErrorCode code, std::vector<DeviceTransfer> sends,
-                           std::vector<DeviceTransfer> receives) {
+  const auto refuses = [&](ErrorCode code, std::vector<Transfer> sends,
+                           std::vector<Transfer> receives) {
     try {
-      ranks.interpreter(0).exchange({sends, receives}, ranks.stream(0));
+      exchangeOn(ranks.executor(0), {sends, receives}, ranks.stream(0));
       ADD_FAILURE() << "it is launched";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), code) << error.what();
@@ -470,18 +472,18 @@ TEST(Exchanges, ThatCannotBeRightAreRefused) {
   refuses(ErrorCode::InvalidUsage, {{0, data, 8}}, {{0, data, 4}});
   refuses(ErrorCode::InvalidUsage, {{0, data, 8, DataType::Int64}},
           {{0, data, 8, DataType::Float64}});
-  EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
+  EXPECT_EQ(ranks.executor(0).completed(), 0U);
 }
 
 // A lane for each peer and direction, and for the rank itself.
 TEST(Exchanges, AreCutIntoWhatTheBlocksHold) {
   DeviceRanksOptions options = exchanging(2, 2);
-  EXPECT_EQ(DeviceRanks(options).interpreter(0).mostExchangeSlices(), 3U);
+  EXPECT_EQ(DeviceRanks(options).executor(0).mostExchangeSlices(), 3U);
   options.layout.rings.channels = 8;
-  options.interpreter.blocks = 1;
-  EXPECT_EQ(DeviceRanks(options).interpreter(0).mostExchangeSlices(), 5U);
+  options.executor.blocks = 1;
+  EXPECT_EQ(DeviceRanks(options).executor(0).mostExchangeSlices(), 5U);
   options.ranks = 9;
-  EXPECT_EQ(DeviceRanks(options).interpreter(0).mostExchangeSlices(), 1U);
+  EXPECT_EQ(DeviceRanks(options).executor(0).mostExchangeSlices(), 1U);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ namespace tutti::tests {
 
 /// Code and text of a rank's failure; `Internal` and nothing where there is none.
 inline Error failureOf(DeviceRanks& ranks, int rank) {
-  return ranks.interpreter(rank).failure().value_or(Error(ErrorCode::Internal, ""));
+  const auto failure = ranks.executor(rank).failure();
+  return failure ? Error(*failure) : Error(ErrorCode::Internal, "");
 }
 
 inline void expectNames(const Error& error, std::initializer_list<const char*> parts) {
@@ -53,8 +54,9 @@ void launchChanged(Ranks& ranks, const Change& change) {
 /// Ranks launch calls of different fingerprints: 1000, 1001.
 template <class Ranks>
 void launchDifferentCalls(Ranks& ranks) {
-  launchChanged(
-      ranks, [](auto& launch, int rank) { launch.callHash = 1000 + static_cast<uint32_t>(rank); });
+  launchChanged(ranks, [](auto& launch, int rank) {
+    launch.call.callHash = 1000 + static_cast<uint32_t>(rank);
+  });
 }
 
 /// Of two ranks that have begun a call.
@@ -66,8 +68,9 @@ inline void expectDifferentCallsAreAMismatch(DeviceRanks& ranks) {
 
 /// Of two ranks that have begun a call of 300: their caller's fingerprints say that they are alike.
 inline void expectDifferentCountsAreAMismatch(DeviceRanks& ranks) {
-  launchChanged(ranks,
-                [](DeviceLaunch& launch, int rank) { launch.count = rank == 0 ? 300 : 200; });
+  launchChanged(ranks, [](DeviceLaunch& launch, int rank) {
+    launch.call.facts.count = rank == 0 ? 300 : 200;
+  });
   expectNames(firstOf(ranks, ErrorCode::Mismatch), {"640 bytes", "448 bytes"});
 }
 
@@ -99,19 +102,19 @@ inline void discard(DeviceRanks& ranks, const std::function<void(int rank)>& lau
       launch(r);
     }
   for (int r = 0; r < ranks.size(); ++r) {
-    ranks.interpreter(r).abort();
-    EXPECT_TRUE(ranks.interpreter(r).discard());
+    ranks.executor(r).abort();
+    EXPECT_TRUE(ranks.executor(r).discard());
   }
   for (CudaGate& gate : gates[0]) gate.open();
   // Each has told that it has begun.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  for (int r = 0; r < ranks.size(); ++r) EXPECT_FALSE(ranks.interpreter(r).isRunning());
+  for (int r = 0; r < ranks.size(); ++r) EXPECT_FALSE(ranks.executor(r).isRunning());
   for (CudaGate& gate : gates[1]) gate.open();
   for (int r = 0; r < ranks.size(); ++r) {
     ranks.wait(r);
-    EXPECT_EQ(ranks.interpreter(r).completed(), 0U);
-    EXPECT_FALSE(ranks.interpreter(r).isRunning());
-    EXPECT_FALSE(ranks.interpreter(r).report());
+    EXPECT_EQ(ranks.executor(r).completed(), 0U);
+    EXPECT_FALSE(ranks.executor(r).isRunning());
+    EXPECT_FALSE(ranks.executor(r).failure());
   }
 }
 

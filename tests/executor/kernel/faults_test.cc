@@ -39,17 +39,17 @@ TEST_P(Faults, AbortEndsAllRanks) {
   ranks.launch(0);
   ranks.launch(1);
   const auto end = base::Deadline::after(std::chrono::seconds(20));
-  while (!ranks.interpreter(0).isRunning() && !end.passed()) std::this_thread::yield();
+  while (!ranks.executor(0).isRunning() && !end.passed()) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_FALSE(ranks.interpreter(0).failure());
-  EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
-  EXPECT_TRUE(ranks.interpreter(0).isRunning());
-  EXPECT_FALSE(ranks.interpreter(2).isRunning());
-  ranks.interpreter(0).abort();
+  EXPECT_FALSE(ranks.executor(0).failure());
+  EXPECT_EQ(ranks.executor(0).completed(), 0U);
+  EXPECT_TRUE(ranks.executor(0).isRunning());
+  EXPECT_FALSE(ranks.executor(2).isRunning());
+  ranks.executor(0).abort();
   ranks.wait(0);
   ranks.wait(1);
-  EXPECT_FALSE(ranks.interpreter(0).isRunning());
-  EXPECT_FALSE(ranks.interpreter(1).isRunning());
+  EXPECT_FALSE(ranks.executor(0).isRunning());
+  EXPECT_FALSE(ranks.executor(1).isRunning());
   EXPECT_EQ(failureOf(ranks, 0).code(), ErrorCode::Aborted);
   expectNames(failureOf(ranks, 0), {"rank 0", "waiting for rank"});
   EXPECT_EQ(failureOf(ranks, 1).code(), ErrorCode::PeerLost);
@@ -59,12 +59,12 @@ TEST_P(Faults, AbortEndsAllRanks) {
   ranks.wait(2);
   EXPECT_EQ(failureOf(ranks, 2).code(), ErrorCode::PeerLost);
   EXPECT_THROW(ranks.launch(0), Error);
-  for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.interpreter(r).completed(), 0U);
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.executor(r).completed(), 0U);
 }
 
 TEST_P(Faults, NoWaitIsForEver) {
   DeviceRanksOptions options{.ranks = 2};
-  options.interpreter.deadlineNs = 30'000'000;
+  options.executor.deadlineNs = 30'000'000;
   DeviceRanks ranks(options);
   ranks.begin(ringCall(2, 300), GetParam(), 1);
   expectTimeout(ranks);
@@ -88,7 +88,7 @@ TEST(ScalarFaults, WhatIsDiscardedTouchesNothing) {
   ranks.begin(call, Wire::Simple, 1);
   discard(ranks, [&](int r) {
     DeviceLaunch launch = ranks.launchOf(r);
-    launch.scalarAt = reinterpret_cast<const void*>(uintptr_t{64});
+    launch.call.scalarAt = reinterpret_cast<const void*>(uintptr_t{64});
     ranks.launch(r, launch);
   });
 }
@@ -97,16 +97,17 @@ TEST(ScalarFaults, WhatIsDiscardedTouchesNothing) {
 // messages would tell it too late. Nor does a rank that comes when another has given up.
 TEST(MappedFaults, EntriesAreCheckedAndAwaitedWithADeadline) {
   DeviceRanksOptions options{.ranks = 2};
-  options.interpreter.deadlineNs = 30'000'000;
+  options.executor.deadlineNs = 30'000'000;
   {
     DeviceRanks ranks({.ranks = 2});
     const Call call = mappedCall(2, 300);
     ranks.begin(call, Wire::Simple, 1);
-    launchChanged(ranks,
-                  [](DeviceLaunch& launch, int r) { launch.callHash += static_cast<uint32_t>(r); });
+    launchChanged(ranks, [](DeviceLaunch& launch, int r) {
+      launch.call.callHash += static_cast<uint32_t>(r);
+    });
     for (int r = 0; r < 2; ++r) ranks.wait(r);
-    EXPECT_TRUE(ranks.interpreter(0).failure()->code() == ErrorCode::Mismatch ||
-                ranks.interpreter(1).failure()->code() == ErrorCode::Mismatch);
+    EXPECT_TRUE(ranks.executor(0).failure()->code() == ErrorCode::Mismatch ||
+                ranks.executor(1).failure()->code() == ErrorCode::Mismatch);
     for (int r = 0; r < 2; ++r)
       EXPECT_EQ(ranks.buffer(r).download(), memoryOf(call, r, 1).bytes) << "rank " << r;
   }
@@ -115,17 +116,17 @@ TEST(MappedFaults, EntriesAreCheckedAndAwaitedWithADeadline) {
   ranks.begin(call, Wire::Simple, 1);
   ranks.launch(0);
   ranks.wait(0);
-  EXPECT_EQ(ranks.interpreter(0).failure()->code(), ErrorCode::Timeout);
+  EXPECT_EQ(ranks.executor(0).failure()->code(), ErrorCode::Timeout);
   ranks.launch(1);
   ranks.wait(1);
-  EXPECT_EQ(ranks.interpreter(1).failure()->code(), ErrorCode::PeerLost);
+  EXPECT_EQ(ranks.executor(1).failure()->code(), ErrorCode::PeerLost);
   EXPECT_EQ(ranks.buffer(0).download(), memoryOf(call, 0, 1).bytes);
 }
 
 // More blocks than the device holds would wait for those that cannot start.
 TEST(Room, IsCountedAndWhatDoesNotFitIsRefused) {
   DeviceRanksOptions options{.ranks = 2, .devices = 1};
-  options.interpreter.blocks = 3;
+  options.executor.blocks = 3;
   DeviceRanks ranks(options);
   const uint32_t all = ranks.residency().capacity(0);
   ranks.residency().reserve(0, all - 6, "rank 7");
@@ -146,14 +147,14 @@ TEST(Room, IsCountedAndWhatDoesNotFitIsRefused) {
 
 TEST(Room, ProgramsOfTooManyLanesAreRefused) {
   DeviceRanksOptions options{.ranks = 2};
-  options.interpreter.blocks = 1;
+  options.executor.blocks = 1;
   DeviceRanks ranks(options);
   const Call call = ringCall(2, 10);
   plan::Program program;
   program.lanes.resize(16);
-  EXPECT_THROW(ranks.interpreter(0).prepare(call.spec, program), Error);
+  EXPECT_THROW(ranks.executor(0).prepareProgram(call.spec, program), Error);
   program.lanes.resize(15);
-  EXPECT_NO_THROW(ranks.interpreter(0).prepare(call.spec, program));
+  EXPECT_NO_THROW(ranks.executor(0).prepareProgram(call.spec, program));
 }
 
 }  // namespace

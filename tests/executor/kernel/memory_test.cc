@@ -44,7 +44,7 @@ TEST(Arenas, RefuseWithTheNumbers) {
   }
 }
 
-// Parts may be held longer than the arena, as plans are that outlive their interpreter.
+// Parts may be held longer than the arena, as plans are that outlive their executor.
 TEST(Arenas, MayEndBeforeTheirParts) {
   std::vector<unsigned char> memory(256);
   std::shared_ptr<unsigned char> part;
@@ -55,15 +55,15 @@ TEST(Arenas, MayEndBeforeTheirParts) {
   part.reset();
 }
 
-std::unique_ptr<DevicePlan> prepared(DeviceRanks& ranks, const Call& call) {
-  return ranks.interpreter(0).prepare(call.spec, collectives::build(call.spec, 0));
+std::unique_ptr<KernelPlan> prepared(DeviceRanks& ranks, const Call& call) {
+  return ranks.executor(0).prepareProgram(call.spec, collectives::build(call.spec, 0));
 }
 
 TEST(Programs, ThatAreAlikeAreOneImage) {
   DeviceRanksOptions options{.ranks = 2};
-  options.interpreter.arenaBytes = 4096;
+  options.executor.arenaBytes = 4096;
   DeviceRanks ranks(options);
-  std::vector<std::unique_ptr<DevicePlan>> plans;
+  std::vector<std::unique_ptr<KernelPlan>> plans;
   for (int i = 0; i < 100; ++i) plans.push_back(prepared(ranks, ringCall(2, 0)));
   plans.clear();
   // And what nobody holds is given back.
@@ -74,7 +74,7 @@ TEST(Programs, ThatAreAlikeAreOneImage) {
 
 TEST(Programs, ThatDoNotFitAreRefused) {
   DeviceRanksOptions options{.ranks = 2};
-  options.interpreter.arenaBytes = 128;
+  options.executor.arenaBytes = 128;
   DeviceRanks ranks(options);
   try {
     prepared(ranks, ringCall(2, 0));
@@ -100,7 +100,7 @@ TEST(Programs, ArePreparedWhileKernelsSpin) {
   EXPECT_EQ(before, after);
   ranks.launch(0);
   for (int r = 0; r < 2; ++r) ranks.wait(r);
-  EXPECT_FALSE(ranks.interpreter(0).failure());
+  EXPECT_FALSE(ranks.executor(0).failure());
 }
 
 // A capture in global mode forbids its thread, and others, most of what set-up needs.
@@ -128,7 +128,7 @@ TEST(Leaving, TakesNoMemoryFromPeers) {
     ranks.destroy(root);
     ranks.launch(1 - root);
     ranks.wait(1 - root);
-    EXPECT_FALSE(ranks.interpreter(1 - root).failure());
+    EXPECT_FALSE(ranks.executor(1 - root).failure());
     EXPECT_EQ(ranks.buffer(1 - root).download(),
               hostResult(call, 1, ranks.slotBytes(wire))[1 - root].bytes);
   }

@@ -28,16 +28,15 @@ DeviceRanksOptions optionsOf(int ranks, uint32_t slots = 4) {
       .ranks = ranks,
       .layout = {.rings = {.channels = 2, .slotCount = slots, .slotBytes = 4096},
                  .lowLatencyBytes = 2048}};
-  options.interpreter.threadsPerLane = 128;
+  options.executor.threadsPerLane = 128;
   return options;
 }
 
 /// Until the rank's collective behind so many is under way.
 void awaitCollective(DeviceRanks& ranks, int rank, uint64_t before) {
-  const Interpreter& interpreter = ranks.interpreter(rank);
+  const KernelExecutor& executor = ranks.executor(rank);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (interpreter.completed() != before ||
-         interpreter.underWay() != Interpreter::UnderWay::Collective) {
+  while (executor.underWay() != before) {
     ASSERT_LT(std::chrono::steady_clock::now(), end);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -108,14 +107,14 @@ TEST(OneShot, WaitsForItsSlot) {
   ranks.begin(call, Wire::LL, 1);
   auto spec = planOf(Algorithm::OneShot, Collective::Broadcast, Protocol::Simple, 2);
   spec.root = 0;
-  std::vector<std::unique_ptr<DevicePlan>> plans;
+  std::vector<std::unique_ptr<KernelPlan>> plans;
   for (int r = 0; r < 2; ++r)
-    plans.push_back(ranks.interpreter(r).prepare(spec, collectives::build(spec, r)));
+    plans.push_back(ranks.executor(r).prepareProgram(spec, collectives::build(spec, r)));
   const auto launch = [&](int r) {
     DeviceLaunch broadcast = ranks.launchOf(r);
     broadcast.plan = plans[r].get();
-    broadcast.out = const_cast<void*>(broadcast.in);
-    for (uint32_t i = 0; i < kSlots; ++i) ranks.interpreter(r).launch(broadcast, ranks.stream(r));
+    broadcast.call.out = const_cast<std::byte*>(broadcast.call.in);
+    for (uint32_t i = 0; i < kSlots; ++i) launchOn(ranks.executor(r), broadcast, ranks.stream(r));
     ranks.launch(r);
   };
   launch(0);
@@ -129,7 +128,7 @@ TEST(OneShot, WaitsForItsSlot) {
   std::memcpy(expected, memory.bytes.data() + memory.in, sizeof expected);
   for (uint32_t& x : expected) x += x;
   for (int r = 0; r < 2; ++r) {
-    EXPECT_FALSE(ranks.interpreter(r).failure()) << failureOf(ranks, r).what();
+    EXPECT_FALSE(ranks.executor(r).failure()) << failureOf(ranks, r).what();
     std::memcpy(found, ranks.buffer(r).download().data() + memory.out, sizeof found);
     EXPECT_EQ(0, std::memcmp(found, expected, sizeof found)) << "rank " << r;
   }
@@ -147,10 +146,10 @@ TEST(OneShot, MeetsARankThatTakesSteps) {
   ASSERT_FALSE(executor::kernel::isOneShot(call.spec, steps, 1));
   for (int i = 0; i < 6; ++i) {
     ranks.begin(call, Wire::LL, 1);
-    const auto plan = ranks.interpreter(1).prepare(call.spec, steps);
+    const auto plan = ranks.executor(1).prepareProgram(call.spec, steps);
     DeviceLaunch launch = ranks.launchOf(1);
     launch.plan = plan.get();
-    ranks.interpreter(1).launch(launch, ranks.stream(1));
+    launchOn(ranks.executor(1), launch, ranks.stream(1));
     ranks.launch(0);
     ranks.launch(2);
     for (int r = 0; r < 3; ++r) ranks.wait(r);
@@ -162,26 +161,26 @@ TEST(OneShot, MeetsARankThatTakesSteps) {
 TEST(OneShot, IsOneOfTheCallsOfALaunch) {
   DeviceRanksOptions options = optionsOf(3);
   options.devices = 1;
-  options.interpreter.blocks = 4;
+  options.executor.blocks = 4;
   DeviceRanks ranks(options);
   Call call = ringCall(3, 40);
   call.type = DataType::Int32;
   call.inPlace = true;
   ranks.begin(call, Wire::LL, 1);
   const auto spec = shotCall(3, 40).spec;
-  std::vector<std::unique_ptr<DevicePlan>> plans;
-  std::vector<Interpreter::RankLaunch> all;
+  std::vector<std::unique_ptr<KernelPlan>> plans;
+  std::vector<RankCall> all;
   for (int r = 0; r < 3; ++r)
-    plans.push_back(ranks.interpreter(r).prepare(spec, collectives::build(spec, r)));
+    plans.push_back(ranks.executor(r).prepareProgram(spec, collectives::build(spec, r)));
   for (int i = 0; i < 5; ++i)
     for (int r = 0; r < 3; ++r) {
       DeviceLaunch launch = ranks.launchOf(r);
       if (i % 2 == 0) launch.plan = plans[r].get();
       if (i % 2 != 0) launch.slices = 2;
-      launch.callHash = 100 + static_cast<uint32_t>(i);
-      all.push_back({&ranks.interpreter(r), launch});
+      launch.call.callHash = 100 + static_cast<uint32_t>(i);
+      all.push_back({&ranks.executor(r), launch});
     }
-  Interpreter::launchMerged(all, ranks.stream(0));
+  launchMerged(all, ranks.stream(0));
   ranks.wait(0);
   // The sum of all inputs, times 3 for each call behind the first.
   std::vector<uint32_t> expected(40);
@@ -192,8 +191,8 @@ TEST(OneShot, IsOneOfTheCallsOfALaunch) {
     for (size_t i = 0; i < 40; ++i) expected[i] += 81 * in[i];
   }
   for (int r = 0; r < 3; ++r) {
-    EXPECT_FALSE(ranks.interpreter(r).failure()) << failureOf(ranks, r).what();
-    EXPECT_EQ(ranks.interpreter(r).completed(), 5U);
+    EXPECT_FALSE(ranks.executor(r).failure()) << failureOf(ranks, r).what();
+    EXPECT_EQ(ranks.executor(r).completed(), 5U);
     std::vector<uint32_t> found(40);
     std::memcpy(found.data(), ranks.buffer(r).download().data() + memoryOf(call, r, 1).out, 160);
     EXPECT_EQ(found, expected) << "rank " << r;
@@ -210,12 +209,11 @@ TEST(OneShot, WithoutRoomTakesSteps) {
   const plan::Program copies{{{.channel = 0, .steps = std::vector<plan::Step>(100, copy)}}};
   ranks.begin(call, Wire::LL, 1);
   for (int r = 0; r < 2; ++r) {
-    const auto plan = ranks.interpreter(r).prepare(call.spec, copies);
+    const auto plan = ranks.executor(r).prepareProgram(call.spec, copies);
     DeviceLaunch first = ranks.launchOf(r);
     first.plan = plan.get();
-    const Interpreter::RankLaunch both[] = {{&ranks.interpreter(r), first},
-                                            {&ranks.interpreter(r), ranks.launchOf(r)}};
-    Interpreter::launchMerged(both, ranks.stream(r));
+    const RankCall both[] = {{&ranks.executor(r), first}, {&ranks.executor(r), ranks.launchOf(r)}};
+    launchMerged(both, ranks.stream(r));
     if (r == 1)
       for (int each = 0; each < 2; ++each) ranks.wait(each);
   }
@@ -228,16 +226,16 @@ TEST(OneShot, AsksNoProgram) {
   const Call call = shotCall(2, 10);
   const auto expected = hostResult(call, 1, ranks.slotBytes(Wire::LL));
   ranks.begin(ringCall(2, 10), Wire::LL, 1);
-  std::vector<std::unique_ptr<DevicePlan>> others;
+  std::vector<std::unique_ptr<KernelPlan>> others;
   std::vector<cudaGraphExec_t> graphs;
   for (int r = 0; r < 2; ++r) {
-    Interpreter& interpreter = ranks.interpreter(r);
-    auto plan = interpreter.prepare(call.spec, collectives::build(call.spec, r));
+    KernelExecutor& executor = ranks.executor(r);
+    auto plan = executor.prepareProgram(call.spec, collectives::build(call.spec, r));
     DeviceLaunch launch = ranks.launchOf(r);
     launch.plan = plan.get();
-    graphs.push_back(ranks.capture(r, [&] { interpreter.launch(launch, ranks.stream(r)); }));
+    graphs.push_back(ranks.capture(r, [&] { launchOn(executor, launch, ranks.stream(r)); }));
     plan.reset();
-    others.push_back(interpreter.prepare(call.spec, {{{.channel = 0, .steps = {}}}}));
+    others.push_back(executor.prepareProgram(call.spec, {{{.channel = 0, .steps = {}}}}));
   }
   for (int r = 0; r < 2; ++r) TUTTI_CUDA(cudaGraphLaunch(graphs[r], ranks.stream(r)));
   for (int r = 0; r < 2; ++r) ranks.wait(r);
@@ -266,7 +264,7 @@ TEST(OneShot, CountsAReplayWhenItsSumsAreThere) {
     }));
   for (int r = 0; r < 2; ++r) TUTTI_CUDA(cudaGraphLaunch(graphs[r], ranks.stream(r)));
   for (int r = 0; r < 2; ++r)
-    while (ranks.interpreter(r).completed() == 0) std::this_thread::yield();
+    while (ranks.executor(r).completed() == 0) std::this_thread::yield();
   for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.buffer(r).download(), expected[r].bytes);
   for (cudaGraphExec_t graph : graphs) cudaGraphExecDestroy(graph);
 }
@@ -280,12 +278,12 @@ void launchDiffering(DeviceRanks& ranks, uint64_t count, Change change) {
   DeviceLaunch launch = ranks.launchOf(1);
   change(launch);
   ranks.launch(0);
-  ranks.interpreter(1).launch(launch, ranks.stream(1));
+  launchOn(ranks.executor(1), launch, ranks.stream(1));
 }
 
 TEST(OneShotFaults, CallsThatDifferAreAMismatch) {
   DeviceRanks ranks(optionsOf(2));
-  launchDiffering(ranks, 20, [](DeviceLaunch& launch) { launch.callHash = 1001; });
+  launchDiffering(ranks, 20, [](DeviceLaunch& launch) { launch.call.callHash = 1001; });
   expectNames(firstOf(ranks, ErrorCode::Mismatch),
               {"fingerprint 77", "fingerprint 1001", "rank 0", "rank 1", "operation 0"});
 }
@@ -293,7 +291,7 @@ TEST(OneShotFaults, CallsThatDifferAreAMismatch) {
 // Nothing is written then.
 TEST(OneShotFaults, CountsThatDifferAreAMismatch) {
   DeviceRanks ranks(optionsOf(2));
-  launchDiffering(ranks, 20, [](DeviceLaunch& launch) { launch.count = 10; });
+  launchDiffering(ranks, 20, [](DeviceLaunch& launch) { launch.call.facts.count = 10; });
   expectNames(firstOf(ranks, ErrorCode::Mismatch), {"80 bytes", "40 bytes"});
   for (int r = 0; r < 2; ++r)
     EXPECT_EQ(ranks.buffer(r).download(), memoryOf(shotCall(2, 20), r, 1).bytes) << "rank " << r;
@@ -306,10 +304,10 @@ TEST(OneShotFaults, AMismatchBehindAnotherCallEndsAllThreads) {
     ranks.begin(shotCall(2, 20), Wire::LL, 1);
     for (int r = 0; r < 2; ++r) {
       DeviceLaunch other = ranks.launchOf(r);
-      other.callHash += static_cast<uint32_t>(r);
-      const Interpreter::RankLaunch calls[] = {{&ranks.interpreter(r), ranks.launchOf(r)},
-                                               {&ranks.interpreter(r), other}};
-      Interpreter::launchMerged(calls, ranks.stream(r));
+      other.call.callHash += static_cast<uint32_t>(r);
+      const RankCall calls[] = {{&ranks.executor(r), ranks.launchOf(r)},
+                                {&ranks.executor(r), other}};
+      launchMerged(calls, ranks.stream(r));
     }
     expectNames(firstOf(ranks, ErrorCode::Mismatch), {"operation 1"});
   }
@@ -327,7 +325,7 @@ TEST(OneShotFaults, AbortEndsAllRanks) {
   ranks.launch(0);
   ranks.launch(1);
   awaitCollective(ranks, 0, 0);
-  ranks.interpreter(0).abort();
+  ranks.executor(0).abort();
   for (int r = 0; r < 2; ++r) ranks.wait(r);
   EXPECT_EQ(failureOf(ranks, 0).code(), ErrorCode::Aborted);
   EXPECT_EQ(failureOf(ranks, 1).code(), ErrorCode::PeerLost);
@@ -340,7 +338,7 @@ TEST(OneShotFaults, WhatIsDiscardedTouchesNothing) {
 
 TEST(OneShotFaults, NoWaitIsForEver) {
   DeviceRanksOptions options = optionsOf(2);
-  options.interpreter.deadlineNs = 30'000'000;
+  options.executor.deadlineNs = 30'000'000;
   DeviceRanks ranks(options);
   ranks.begin(shotCall(2, 3), Wire::LL, 1);
   ranks.launch(1);

@@ -24,22 +24,17 @@ std::unique_ptr<DeviceEndpoint> connected(Hub& hub, int device, int rank, int ra
 }
 
 /// Whether the rank's memory is as on the host after a call.
-bool isRight(Interpreter& interpreter, const Call& call, int device, int rank, Wire wire,
+bool isRight(KernelExecutor& executor, const Call& call, int device, int rank, Wire wire,
              uint64_t seed) {
   const Memory memory = memoryOf(call, rank, seed);
-  const auto plan = interpreter.prepare(call.spec, collectives::build(call.spec, rank));
+  const auto plan = executor.prepareProgram(call.spec, collectives::build(call.spec, rank));
   DeviceBuffer buffer(device, memory.bytes, 0);
   cudaStream_t stream = nullptr;
   TUTTI_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  interpreter.launch({.plan = plan.get(),
-                      .in = buffer.data() + memory.in,
-                      .out = buffer.data() + memory.out,
-                      .count = call.count,
-                      .callHash = 5,
-                      .wire = wire},
-                     stream);
+  const auto its = call.on(rank, buffer.data() + memory.in, buffer.data() + memory.out);
+  launchOn(executor, {.plan = plan.get(), .call = its, .wire = wire}, stream);
   TUTTI_CUDA(cudaStreamSynchronize(stream));
-  if (const auto failed = interpreter.failure()) throw *failed;
+  if (const auto failed = executor.failure()) throw *failed;
   return buffer.download() == hostResult(call, seed, kLayout.slotBytes(wire))[rank].bytes;
 }
 
@@ -51,15 +46,15 @@ int runRank(Hub& hub, int rank, int ranks) {
   endpoint->startProbe(1, 30'000'000'000);
   for (const std::string& fault : endpoint->finishProbe()) TUTTI_ASSERT(fault.empty(), fault);
   Residency residency;
-  Interpreter interpreter(*endpoint, residency, {.blocks = 8, .threadsPerLane = 32});
+  KernelExecutor executor(*endpoint, residency, {.blocks = 8, .threadsPerLane = 32});
   bool right = true;
   for (uint64_t seed = 1; seed <= 3; ++seed)
     for (const Wire wire : kWires)
-      right &= isRight(interpreter, ringCall(ranks, 3000), rank, rank, wire, seed);
+      right &= isRight(executor, ringCall(ranks, 3000), rank, rank, wire, seed);
   bool refuses = false;
   try {
     const auto spec = mappedCall(ranks, 10).spec;
-    interpreter.prepare(spec, collectives::build(spec, rank));
+    executor.prepareProgram(spec, collectives::build(spec, rank));
   } catch (const Error& error) {
     refuses = std::string(error.what()).find("which is another process") != std::string::npos;
   }
@@ -81,7 +76,7 @@ int shareDevice(Hub& hub, int rank) {
   if (!endpoint->isConnected(1 - rank) || !endpoint->takesTurns(1 - rank)) return 2;
   Residency residency;
   try {
-    Interpreter interpreter(*endpoint, residency);
+    KernelExecutor executor(*endpoint, residency);
   } catch (const Error& error) {
     const std::string reason = error.what();
     return error.code() == ErrorCode::PeerLost &&

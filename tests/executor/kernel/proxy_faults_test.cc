@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::chrono::seconds kSoon{30};
 
-/// Waits until the rank's interpreter knows of a failure that no launch has found.
+/// Waits until the rank's executor knows of a failure that no launch has found.
 Error awaitFailure(DeviceRanks& ranks, int rank) {
   for (const auto end = base::Deadline::after(kSoon); !end.passed();)
-    if (const auto failed = ranks.interpreter(rank).failure())
+    if (const auto failed = ranks.executor(rank).failure())
       return *failed;
     else
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -71,8 +71,8 @@ TEST_P(RemoteFaults, AbortEndsAllRanks) {
   ranks.begin(ringCall(4, 9000), Wire::Simple, 1);
   for (int r = 0; r < 3; ++r) ranks.launch(r);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_FALSE(ranks.interpreter(0).failure());
-  ranks.interpreter(0).abort();
+  EXPECT_FALSE(ranks.executor(0).failure());
+  ranks.executor(0).abort();
   for (int r = 0; r < 3; ++r) ranks.wait(r);
   EXPECT_EQ(failureOf(ranks, 0).code(), ErrorCode::Aborted);
   expectNames(failureOf(ranks, 0), {"rank 0", "waiting for rank"});
@@ -89,7 +89,7 @@ TEST_P(RemoteFaults, AbortEndsAllRanks) {
 // And the other is told.
 TEST_P(RemoteFaults, NoWaitIsForEver) {
   auto late = options({0, 1});
-  late.interpreter.deadlineNs = 30'000'000;
+  late.executor.deadlineNs = 30'000'000;
   DeviceRanks ranks(late);
   ranks.begin(ringCall(2, 300), Wire::Simple, 1);
   expectTimeout(ranks);
@@ -100,12 +100,12 @@ TEST_P(RemoteFaults, NoWaitIsForEver) {
 TEST_P(RemoteFaults, ARankThatIsAbortedTakesBackWhereItReceives) {
   for (const int afterMs : {0, 1, 5}) {
     auto hurried = options({0, 1});
-    hurried.interpreter.deadlineNs = 300'000'000;
+    hurried.executor.deadlineNs = 300'000'000;
     DeviceRanks ranks(hurried);
     ranks.begin(ringCall(2, 300'000), Wire::Simple, 1);
     ranks.launch(0);
     std::this_thread::sleep_for(std::chrono::milliseconds(afterMs));
-    ranks.interpreter(1).abort();
+    ranks.executor(1).abort();
     ranks.destroy(1);
     ranks.wait(0);
     EXPECT_EQ(failureOf(ranks, 0).code(), ErrorCode::Timeout) << failureOf(ranks, 0).what();
@@ -200,12 +200,12 @@ class AHostilePeer : public testing::Test {
     for (int r = 0; r < 2; ++r) remote[r]->connect(1 - r, remote[1 - r]->address(r));
     peer_ = std::move(remote[1]);
     endpoint_.connectThroughHost(1);
-    interpreter_ = std::make_unique<Interpreter>(
-        endpoint_, residency_, InterpreterOptions{.blocks = 1}, std::move(remote[0]));
+    executor_ = std::make_unique<KernelExecutor>(endpoint_, residency_, KernelOptions{.blocks = 1},
+                                                 std::move(remote[0]));
   }
   std::string failure() {
     for (const auto end = base::Deadline::after(kSoon); !end.passed(); peer_->progress())
-      if (const auto failed = interpreter_->failure()) {
+      if (const auto failed = executor_->failure()) {
         EXPECT_EQ(failed->code(), ErrorCode::Refused);
         return failed->what();
       }
@@ -216,7 +216,7 @@ class AHostilePeer : public testing::Test {
   Residency residency_;
   DeviceEndpoint endpoint_{0, 0, 2, layout_};
   std::unique_ptr<transports::Endpoint> peer_;
-  std::unique_ptr<Interpreter> interpreter_;
+  std::unique_ptr<KernelExecutor> executor_;
 };
 
 TEST_F(AHostilePeer, IsRefusedForAMessageThatNoKernelSends) {

@@ -23,11 +23,11 @@ const transports::p2p::P2pLayout kLong{
     .rings = {.channels = 2, .slotCount = 4, .slotBytes = 1 << 20}, .lowLatencyBytes = 2048};
 constexpr uint32_t kDirectBytes = 3000;  // a part of the messages is shorter
 
-/// One rank's endpoints, connected, and its interpreter.
+/// One rank's endpoints, connected, and its executor.
 struct Member {
   std::unique_ptr<DeviceEndpoint> endpoint;
   Residency residency;
-  std::unique_ptr<Interpreter> interpreter;
+  std::unique_ptr<KernelExecutor> executor;
 };
 
 void join(Member& member, Hub& hub, int rank, int ranks,
@@ -53,9 +53,9 @@ void join(Member& member, Hub& hub, int rank, int ranks,
       member.endpoint->connect(peer, addresses[peer]);
     }
   }
-  const InterpreterOptions options{.blocks = 8, .threadsPerLane = 32};
-  member.interpreter =
-      std::make_unique<Interpreter>(*member.endpoint, member.residency, options, std::move(remote));
+  const KernelOptions options{.blocks = 8, .threadsPerLane = 32};
+  member.executor = std::make_unique<KernelExecutor>(*member.endpoint, member.residency, options,
+                                                     std::move(remote));
   hub.exchange(rank, kHere);  // all are ready to be written to
 }
 
@@ -64,19 +64,14 @@ constexpr int exchangesToJoin(int ranks) { return ranks + 2; }
 /// The rank's memory after a call.
 Buffer run(Member& member, const Call& call, int rank, Wire wire, uint64_t seed) {
   const Memory memory = memoryOf(call, rank, seed);
-  const auto plan = member.interpreter->prepare(call.spec, collectives::build(call.spec, rank));
+  const auto plan = member.executor->prepareProgram(call.spec, collectives::build(call.spec, rank));
   DeviceBuffer buffer(rank, memory.bytes, 0);
   cudaStream_t stream = nullptr;
   TUTTI_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  member.interpreter->launch({.plan = plan.get(),
-                              .in = buffer.data() + memory.in,
-                              .out = buffer.data() + memory.out,
-                              .count = call.count,
-                              .callHash = 5,
-                              .wire = wire},
-                             stream);
+  const auto its = call.on(rank, buffer.data() + memory.in, buffer.data() + memory.out);
+  launchOn(*member.executor, {.plan = plan.get(), .call = its, .wire = wire}, stream);
   TUTTI_CUDA(cudaStreamSynchronize(stream));
-  if (const auto failed = member.interpreter->failure()) throw *failed;
+  if (const auto failed = member.executor->failure()) throw *failed;
   return buffer.download();
 }
 

@@ -190,7 +190,7 @@ TEST(Remote, ARankMayLeaveFirst) {
     ranks.launch(1 - root);
     ranks.wait(1 - root);
     leaving.join();
-    ASSERT_FALSE(ranks.interpreter(1 - root).failure()) << setting;
+    ASSERT_FALSE(ranks.executor(1 - root).failure()) << setting;
     EXPECT_EQ(ranks.buffer(1 - root).download(), expected[1 - root].bytes) << setting;
   }
 }
@@ -207,22 +207,23 @@ TEST(Remote, ARankThatIsAbortedCancelsItsZeroCopySends) {
     const int root = call.spec.root;
     ranks.launch(root);
     ranks.wait(root);
-    ranks.interpreter(root).abort();
+    ranks.executor(root).abort();
     ranks.destroy(root);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_FALSE(ranks.interpreter(1 - root).failure());
+    EXPECT_FALSE(ranks.executor(1 - root).failure());
   }
 }
 
 TEST(Remote, MappedPlansAndWrongTransportsAreRefused) {
   DeviceRanks ranks({.ranks = 2, .hosts = {0, 1}, .network = badSimNetwork(1)});
   const auto spec = mappedCall(2, 10).spec;
-  EXPECT_THROW(ranks.interpreter(0).prepare(spec, collectives::build(spec, 0)), Error);
+  EXPECT_THROW(ranks.executor(0).prepareProgram(spec, collectives::build(spec, 0)), Error);
   const transports::RingLayout layout{.channels = 2, .slotCount = 4, .slotBytes = 4096};
   for (const bool isThere : {false, true}) {
     auto remote = isThere ? std::move(badSimNetwork(1)(2, layout)[0]) : nullptr;
     EXPECT_THROW(
-        Interpreter(ranks.endpoint(0), ranks.residency(), {.blocks = 1}, std::move(remote)), Error);
+        KernelExecutor(ranks.endpoint(0), ranks.residency(), {.blocks = 1}, std::move(remote)),
+        Error);
   }
 }
 

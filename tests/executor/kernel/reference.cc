@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 
 #include "collectives/algorithms.h"
@@ -31,41 +32,35 @@ struct Windows final : executor::WindowResolver {
 
 struct Rank {
   std::unique_ptr<transports::Endpoint> endpoint;
-  executor::ReadyPlan plan;
+  std::optional<executor::HostPlan> plan;
   Windows windows;
-  std::vector<std::byte> scratch;
   HostOperation operation;
   bool done = false;
 };
 
 void begin(const Call& call, int r, Rank& rank, std::vector<Memory>& memory) {
-  rank.plan = {call.spec, collectives::build(call.spec, r)};
+  rank.plan.emplace(call.spec, collectives::build(call.spec, r), r);
   rank.windows.own = memory[r].bytes.data();
   rank.windows.all = &memory;
   const bool maps = call.spec.mapped.any();
-  rank.operation.begin(
-      {.rank = r,
-       .size = call.spec.ranks,
-       .plan = &rank.plan,
-       .mapped = maps ? &rank.plan : nullptr,
-       .windows = &rank.windows,
-       .endpoint = rank.endpoint.get(),
-       .in = memory[r].bytes.data() + memory[r].in,
-       .out = memory[r].bytes.data() + memory[r].out,
-       .count = call.count,
-       .blocks = call.blocks.empty()
-                     ? nullptr
-                     : std::make_shared<const std::vector<plan::Block>>(call.blocks),
-       .type = call.type,
-       .op = call.op,
-       .scalar = call.scalar(r),
-       .canonical = call.deterministic,
-       .callHash = 1,
-       .operation = 1,
-       .scratch = &rank.scratch});
+  executor::CollectiveCall its =
+      call.on(r, memory[r].bytes.data() + memory[r].in, memory[r].bytes.data() + memory[r].out);
+  its.callHash = its.operation = 1;
+  rank.operation.begin({r, call.spec.ranks, rank.endpoint.get(), &rank.windows},
+                       {.staged = &*rank.plan, .mapped = maps ? &*rank.plan : nullptr}, its);
 }
 
 }  // namespace
+
+executor::CollectiveCall Call::on(int rank, const std::byte* in, std::byte* out) const {
+  return {
+      .facts = {.type = type, .op = op, .deterministic = deterministic, .count = count},
+      .in = in,
+      .out = out,
+      .scalar = scalar(rank),
+      .blocks = blocks.empty() ? nullptr : std::make_shared<const std::vector<plan::Block>>(blocks),
+      .callHash = 77};
+}
 
 plan::Block Call::blockOf(int rank) const {
   if (!blocks.empty()) return blocks[static_cast<size_t>(rank)];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <tutti/types.h>
+#include "src/executor/call.h"
 #include "src/plan/plan.h"
 
 namespace tutti::tests {
@@ -26,6 +27,8 @@ struct Call {
   bool hasScalarInMemory = false;        ///< PreMulSum's; the host executor is given the number
   std::vector<plan::Block> blocks = {};  ///< by rank, where they differ; `count` is not used then
 
+  /// As the rank's executor takes it.
+  executor::CollectiveCall on(int rank, const std::byte* in, std::byte* out) const;
   /// Where the rank's block lies in a buffer that has all.
   plan::Block blockOf(int rank) const;
   uint64_t bytesOf(plan::Buffer buffer, int rank) const;

@@ -16,7 +16,7 @@ std::string Replays::run(const Call& call, Wire wire, uint64_t seed) {
   const auto inputs = refillAndLaunch(ranks_, call, graphs_, seed);
   for (int r = 0; r < ranks_.size(); ++r) ranks_.wait(r);
   for (int r = 0; r < ranks_.size(); ++r) {
-    if (const auto failed = ranks_.interpreter(r).failure()) return failed->what();
+    if (const auto failed = ranks_.executor(r).failure()) return failed->what();
     if (ranks_.buffer(r).download() != expected[r].bytes)
       return base::message(call.describe(), ": rank ", r, " is wrong, seed ", seed);
   }
@@ -33,7 +33,7 @@ std::string replayMany(const DeviceRanksOptions& options, const Call& call, Wire
       return wrong;
   // Operations are counted on the device.
   for (int r = 0; r < ranks.size(); ++r)
-    if (const uint64_t operations = ranks.interpreter(r).completed();
+    if (const uint64_t operations = ranks.executor(r).completed();
         operations != static_cast<uint64_t>(replays))
       return base::message("rank ", r, ": ", operations, " operations instead of ", replays);
   return {};

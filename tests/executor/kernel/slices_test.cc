@@ -82,18 +82,16 @@ TEST_P(Slices, OfLanesThatWaitForStepsOfTheSameRound) {
   for (const uint32_t slices : {1, 2}) {
     std::vector<Memory> memory;
     std::vector<DeviceBuffer> buffers;
-    std::vector<std::unique_ptr<DevicePlan>> plans;
+    std::vector<std::unique_ptr<KernelPlan>> plans;
     for (int r = 0; r < 2; ++r) {
       memory.push_back(memoryOf(call, r, slices));
       buffers.emplace_back(ranks.deviceOf(r), memory[r].bytes, 0);
-      plans.push_back(ranks.interpreter(r).prepare(spec, echoProgram(r)));
-      ranks.interpreter(r).launch({.plan = plans[r].get(),
-                                   .in = buffers[r].data() + memory[r].in,
-                                   .out = buffers[r].data() + memory[r].out,
-                                   .count = call.count,
-                                   .wire = GetParam(),
-                                   .slices = slices},
-                                  ranks.stream(r));
+      plans.push_back(ranks.executor(r).prepareProgram(spec, echoProgram(r)));
+      const auto its =
+          call.on(r, buffers[r].data() + memory[r].in, buffers[r].data() + memory[r].out);
+      launchOn(ranks.executor(r),
+               {.plan = plans[r].get(), .call = its, .wire = GetParam(), .slices = slices},
+               ranks.stream(r));
     }
     for (int r = 0; r < 2; ++r) ranks.wait(r);
     const Buffer result = buffers[0].download();
@@ -117,7 +115,7 @@ TEST_P(Slices, ThatDifferAreAMismatch) {
     bool isMismatch = false;
     for (int r = 0; r < 2; ++r) ranks.wait(r);
     for (int r = 0; r < 2; ++r) {
-      const auto error = ranks.interpreter(r).failure();
+      const auto error = ranks.executor(r).failure();
       ASSERT_TRUE(error) << "rank " << r;
       isMismatch |= error->code() == ErrorCode::Mismatch;
     }
@@ -138,7 +136,7 @@ TEST_P(Slices, AllEndWhenOneHasFoundAMismatch) {
     ranks.launch(r, launch);
   }
   for (int r = 0; r < 2; ++r) ranks.wait(r);
-  const auto error = ranks.interpreter(1 - call.spec.root).failure();
+  const auto error = ranks.executor(1 - call.spec.root).failure();
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), ErrorCode::Mismatch) << error->what();
 }
@@ -148,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(Wires, Slices, testing::ValuesIn(kWires));
 // Each has channels of its own, and its lanes have room in the blocks.
 TEST(MostSlices, FollowFromChannelsAndBlocks) {
   DeviceRanksOptions options = manyChannels(2, 2);
-  options.interpreter.blocks = 1;
+  options.executor.blocks = 1;
   DeviceRanks ranks(options);
   ranks.begin(ringCall(2, 300), Wire::Simple, 1);
   const uint32_t most = ranks.plan(0).mostSlices();
@@ -157,12 +155,12 @@ TEST(MostSlices, FollowFromChannelsAndBlocks) {
   for (const uint32_t slices : {0U, most + 1}) {
     DeviceLaunch launch = ranks.launchOf(0);
     launch.slices = slices;
-    EXPECT_THROW(ranks.interpreter(0).launch(launch, ranks.stream(0)), Error) << slices;
+    EXPECT_THROW(launchOn(ranks.executor(0), launch, ranks.stream(0)), Error) << slices;
   }
   const Call call = ringCall(2, 10);
   plan::Program program;
   program.lanes.resize(4);
-  EXPECT_EQ(ranks.interpreter(0).prepare(call.spec, program)->mostSlices(), 3U);
+  EXPECT_EQ(ranks.executor(0).prepareProgram(call.spec, program)->mostSlices(), 3U);
 }
 
 // More than one block waits for the others, so all of them are reserved.

@@ -97,7 +97,7 @@ TEST(ManyBlocks, StayInPinnedMemory) {
   DeviceRanksOptions options{.ranks = kRanks};
   options.layout = {.rings = {.channels = 1, .slotCount = 2, .slotBytes = 1024},
                     .lowLatencyBytes = 1024};
-  options.interpreter.blocks = 2;
+  options.executor.blocks = 2;
   DeviceRanks devices(options);
   std::mt19937_64 random(1);
   for (const plan::PlanSpec& spec : allPlans(kRanks, 1)) {
@@ -109,7 +109,7 @@ TEST(ManyBlocks, StayInPinnedMemory) {
 
 DeviceRanksOptions fewTables(size_t bytes) {
   DeviceRanksOptions options{.ranks = 2};
-  options.interpreter.tableBytes = bytes;
+  options.executor.tableBytes = bytes;
   return options;
 }
 
@@ -125,8 +125,8 @@ TEST(Tables, AreRecycledWhenLaunchesHaveEnded) {
   for (int r = 0; r < 2; ++r) ranks.wait(r);
   const auto expected = hostResult(call, 1, ranks.slotBytes(Wire::Simple));
   for (int r = 0; r < 2; ++r) {
-    EXPECT_FALSE(ranks.interpreter(r).failure());
-    EXPECT_EQ(ranks.interpreter(r).completed(), static_cast<uint64_t>(kLaunches));
+    EXPECT_FALSE(ranks.executor(r).failure());
+    EXPECT_EQ(ranks.executor(r).completed(), static_cast<uint64_t>(kLaunches));
     EXPECT_EQ(ranks.buffer(r).download(), expected[r].bytes);
   }
 }
@@ -134,7 +134,7 @@ TEST(Tables, AreRecycledWhenLaunchesHaveEnded) {
 // A rank that waits for room gives up when its launches have failed, or late.
 TEST(Tables, AreNotAwaitedForEver) {
   DeviceRanksOptions options = fewTables(128);
-  options.interpreter.deadlineNs = 30'000'000;
+  options.executor.deadlineNs = 30'000'000;
   DeviceRanks ranks(options);
   std::mt19937_64 random(1);
   ranks.begin(unevenCall(2, 500, random), Wire::Simple, 1);
@@ -148,14 +148,15 @@ TEST(Tables, OfGraphsStay) {
   std::mt19937_64 random(1);
   Call captured = unevenCall(2, 1, random);
   captured.blocks = {{0, 1600}, {1600, 2000}};
-  const std::vector<plan::Block> others{{8, 400}, {600, 40}};
+  const auto others = std::make_shared<const std::vector<plan::Block>>(
+      std::vector<plan::Block>{{8, 400}, {600, 40}});
   ranks.begin(captured, Wire::Simple, 1);
   cudaGraphExec_t graphs[2] = {};
   for (int r = 0; r < 2; ++r) graphs[r] = ranks.capture(r);
   for (int i = 0; i < 4; ++i)
     for (int r = 0; r < 2; ++r) {
       DeviceLaunch launch = ranks.launchOf(r);
-      launch.blocks = others;
+      launch.call.blocks = others;
       ranks.launch(r, launch);
     }
   for (int r = 0; r < 2; ++r) {
@@ -198,21 +199,24 @@ TEST(Tables, ThatGraphsHoldAreRefused) {
     }
   ranks.launch(1);
   for (int r = 0; r < 2; ++r) ranks.wait(r);
-  EXPECT_EQ(ranks.interpreter(0).completed(), 1U);
+  EXPECT_EQ(ranks.executor(0).completed(), 1U);
 }
 
 TEST(Blocks, ThatAPlanCannotHaveAreRefused) {
   DeviceRanks ranks({.ranks = 2});
   ranks.begin(ringCall(2, 100), Wire::Simple, 1);
   const std::vector<plan::Block> blocks{{0, 4}, {4, 8}};
+  const auto first = [&](size_t count) {
+    return std::make_shared<const std::vector<plan::Block>>(blocks.begin(), blocks.begin() + count);
+  };
   DeviceLaunch launch = ranks.launchOf(0);
-  launch.blocks = blocks;
-  EXPECT_THROW(ranks.interpreter(0).launch(launch, ranks.stream(0)), Error);
+  launch.call.blocks = first(2);
+  EXPECT_THROW(launchOn(ranks.executor(0), launch, ranks.stream(0)), Error);
   std::mt19937_64 random(1);
   ranks.begin(unevenCall(2, 500, random), Wire::Simple, 1);
   launch = ranks.launchOf(0);
-  launch.blocks = std::span(blocks).first(1);
-  EXPECT_THROW(ranks.interpreter(0).launch(launch, ranks.stream(0)), Error);
+  launch.call.blocks = first(1);
+  EXPECT_THROW(launchOn(ranks.executor(0), launch, ranks.stream(0)), Error);
 }
 
 }  // namespace

@@ -312,7 +312,7 @@ mutation(an_exchange_that_is_discarded_begins
          TEST cuda_exchange_test FILTER Exchanges.ThatAreDiscarded*
          SHOWS "Which is|Actual: true|Actual: false")
 mutation(the_word_that_discards_is_not_copied
-         FILE src/executor/kernel/interpreter.cc
+         FILE src/executor/kernel/kernel_executor.cc
          FROM [[  TUTTI_CUDA(cudaMemcpyAsync(&endpoint_.words()->discarded, stopWord_.data(), sizeof(uint32_t),
                              cudaMemcpyHostToDevice, setup_.get()));]]
          TEST cuda_launches_test FILTER Wires/Faults.WhatIsDiscarded*
@@ -389,7 +389,7 @@ mutation(at_once_averages_are_sums
          SHOWS "differs from byte")
 mutation(at_once_inputs_that_are_scaled_are_not
          FILE src/executor/kernel/launch.cc TEST cuda_launches_test
-         FROM [[ && launch.op != ReduceOp::PreMulSum]]
+         FROM [[ && facts.op != ReduceOp::PreMulSum]]
          FILTER OneShot.GivesTheHostsBits
          SHOWS "differs from byte")
 mutation(at_once_rounds_are_one
@@ -403,7 +403,7 @@ mutation(at_once_a_plan_ends_as_it_likes
          FILTER OneShot.MeetsARank*
          SHOWS "isOneShot")
 mutation(at_once_peers_are_on_any_host
-         FILE src/executor/kernel/interpreter.cc TEST cuda_proxy_test
+         FILE src/executor/kernel/kernel_executor.cc TEST cuda_proxy_test
          FROM [[if (endpoint_.isThroughHost(peer)) plan->isOneShot_ = false;]]
          TO [[continue;]]
          FILTER Sim/RemotePlans.*
@@ -599,8 +599,8 @@ mutation(fingerprint_is_not_compared
          TEST cuda_launches_test FILTER Wires/Faults.CallsThatDiffer*
          SHOWS "no rank has that error")
 mutation(types_of_transfers_are_not_compared
-         FILE src/executor/kernel/exchange.cc
-         FROM [[base::transferKey(transfer.type, ]]
+         FILE src/executor/exchange.cc
+         FROM [[base::transferKey(type, ]]
          TO [[base::transferKey(DataType::UInt8, ]]
          TEST cuda_exchange_test FILTER Hosts/ExchangesThatDiffer.*/0
          SHOWS "receives 16 int32 is not in")
@@ -714,8 +714,8 @@ mutation(greater_fingerprints_are_taken
          TEST copy_faults_test FILTER CopyFaults.CountsThat*
          SHOWS "ErrorCode::Mismatch")
 mutation(types_of_copied_transfers_are_not_compared
-         FILE src/executor/copy/exchange_run.cc
-         FROM [[base::transferKey(transfer.type, ]]
+         FILE src/executor/exchange.cc
+         FROM [[base::transferKey(type, ]]
          TO [[base::transferKey(DataType::UInt8, ]]
          TEST copy_exchange_test FILTER Pairs/CopiedElements.*/0
          SHOWS "ErrorCode::Mismatch")
@@ -748,8 +748,8 @@ mutation(stream_does_not_wait_for_another_lane
          SHOWS "data race [^\n]*copyRows")
 mutation(copies_do_not_look_for_a_scalar_in_memory
          FILE src/executor/copy/program_run.cc
-         FROM [[(launch_.scalarAt || launch_.scalar != 1.0)]]
-         TO [[launch_.scalar != 1.0]]
+         FROM [[(call_.scalarAt || call_.scalar != 1.0)]]
+         TO [[call_.scalar != 1.0]]
          TEST copy_plans_test FILTER CopyNumbers.AreScaledByWhatIsInMemory
          SHOWS "differs from byte")
 mutation(step_gives_back_what_it_has_not_folded
@@ -773,13 +773,13 @@ mutation(wait_that_is_over_is_still_told
          TEST copy_lanes_test FILTER CopyLanes.*
          SHOWS "has given up")
 mutation(operation_ends_without_a_look_at_poison
-         FILE src/executor/copy/stream_executor.cc
+         FILE src/executor/copy/copy_executor.cc
          FROM [[  queue.awaitAtLeast(
       reinterpret_cast<const uint32_t*>(endpoint_.memory() + endpoint_.offsets().copyPoison()), 0);]]
          TEST copy_faults_test FILTER CopyFaults.NoOperation*
          SHOWS "ranks.isIdle")
 mutation(lanes_do_not_come_back_to_the_callers_stream
-         FILE src/executor/copy/stream_executor.cc
+         FILE src/executor/copy/copy_executor.cc
          FROM [[  for (CopyLane& lane : part.lanes) lane.end();
   streams_->join(part.stream, part.streams);]]
          TO [[  for (CopyLane& lane : part.lanes) lane.end();]]
@@ -826,7 +826,7 @@ mutation(kernels_of_calls_are_not_loaded_at_set_up
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "nothing has loaded [^\n]*interpret<")
 mutation(kernels_that_add_are_not_loaded_at_set_up
-         FILE src/executor/copy/stream_executor.cc
+         FILE src/executor/copy/copy_executor.cc
          FROM [[    device::loadKernels({&fold, 1}, endpoint.device());]]
          TEST copy_plans_test FILTER All/CopyPlans.*/1
          SHOWS "nothing has loaded [^\n]*foldPiece<")

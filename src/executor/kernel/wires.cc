@@ -1,10 +1,10 @@
-#include "src/communicator/cuda/wires.h"
+#include "src/executor/kernel/wires.h"
 
 #include <cuda_runtime_api.h>
 
 #include "src/device/cuda/check.h"
 
-namespace tutti::communicator {
+namespace tutti::executor::kernel {
 
 using transports::p2p::Wire;
 
@@ -25,4 +25,4 @@ bool linesArriveWhole(std::span<const int> devices) {
   return true;
 }
 
-}  // namespace tutti::communicator
+}  // namespace tutti::executor::kernel

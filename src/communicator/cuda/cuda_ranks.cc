@@ -1,11 +1,11 @@
-#include "src/communicator/cuda/cuda_sides.h"
+#include "src/communicator/cuda/cuda_ranks.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include "src/base/backoff.h"
 #include "src/base/log.h"
-#include "src/communicator/cuda/gpu_side.h"
+#include "src/communicator/cuda/cuda_rank.h"
 #include "src/device/cuda/guards.h"
 
 namespace tutti::communicator {
@@ -16,25 +16,25 @@ constexpr std::chrono::milliseconds kHeldUp{200};
 
 }  // namespace
 
-// Never destroyed: parked sides are not.
-CudaSides& CudaSides::ofProcess() {
-  static auto* const sides = new CudaSides;
-  return *sides;
+// Never destroyed: parked ranks are not.
+CudaRanks& CudaRanks::ofProcess() {
+  static auto* const ranks = new CudaRanks;
+  return *ranks;
 }
 
-void CudaSides::add(CudaSide& side) {
+void CudaRanks::add(CudaRank& rank) {
   const std::lock_guard lock(mutex_);
-  sides_.push_back(&side);
+  ranks_.push_back(&rank);
 }
 
-void CudaSides::remove(CudaSide& side) {
+void CudaRanks::remove(CudaRank& rank) {
   const std::lock_guard lock(mutex_);
-  std::erase(sides_, &side);
+  std::erase(ranks_, &rank);
 }
 
-std::shared_lock<std::shared_mutex> CudaSides::launching() { return std::shared_lock(launching_); }
+std::shared_lock<std::shared_mutex> CudaRanks::launching() { return std::shared_lock(launching_); }
 
-std::unique_lock<std::shared_mutex> CudaSides::quiet(std::optional<uint64_t> group,
+std::unique_lock<std::shared_mutex> CudaRanks::quiet(std::optional<uint64_t> group,
                                                      std::chrono::milliseconds patience) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + patience;
@@ -48,13 +48,13 @@ std::unique_lock<std::shared_mutex> CudaSides::quiet(std::optional<uint64_t> gro
   return {};
 }
 
-void CudaSides::awaitQuiet(uint64_t group) {
+void CudaRanks::awaitQuiet(uint64_t group) {
   if (quiet(group, kPatience)) return;
   base::log(LogLevel::Warning, "kernels of ranks that have failed are under way on GPUs for ",
             kPatience.count(), " s: a call that has failed does not wait for them any longer");
 }
 
-void CudaSides::free(CudaMemory memory) {
+void CudaRanks::free(CudaMemory memory) {
   bool isFirst = false;
   {
     const std::lock_guard lock(mutex_);
@@ -68,7 +68,7 @@ void CudaSides::free(CudaMemory memory) {
             "comes or leaves");
 }
 
-void CudaSides::freeKept() {
+void CudaRanks::freeKept() {
   {
     const std::lock_guard lock(mutex_);
     if (kept_.empty()) return;
@@ -76,7 +76,7 @@ void CudaSides::freeKept() {
   freeKept(std::chrono::seconds{0});
 }
 
-bool CudaSides::freeKept(std::chrono::milliseconds patience) {
+bool CudaRanks::freeKept(std::chrono::milliseconds patience) {
   const auto alone = quiet({}, patience);
   if (!alone) return false;
   std::vector<CudaMemory> gone;
@@ -91,13 +91,13 @@ bool CudaSides::freeKept(std::chrono::milliseconds patience) {
   return true;
 }
 
-bool CudaSides::isQuiet(std::optional<uint64_t> group) {
+bool CudaRanks::isQuiet(std::optional<uint64_t> group) {
   const std::lock_guard lock(mutex_);
-  return std::ranges::none_of(sides_, [&](CudaSide* side) {
-    if (group && side->group() != *group) return false;
+  return std::ranges::none_of(ranks_, [&](CudaRank* rank) {
+    if (group && rank->facts().group != *group) return false;
     try {
-      if (group && side->isAborted()) side->discard();
-      return side->isBusy() || (!group && !side->isIdle());
+      if (group && rank->isAborted()) rank->discard();
+      return rank->isBusy() || (!group && !rank->isIdle());
     } catch (const Error&) {
       return false;  // its device has a fault
     }

@@ -12,31 +12,32 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "src/communicator/cuda/engine.h"
 #include "src/executor/copy/probe.h"
+#include "src/executor/gpu_executor.h"
 #include "transports/p2p/endpoint.h"
+#include "transports/p2p/owned_memory.h"
 
 namespace tutti::communicator {
 
-class CudaSide;
+class CudaRank;
 
-/// What a side has on its GPU. Freed from the end on: kernels look at the first.
+/// What a rank has on its GPU. Freed from the end on: kernels look at the first.
 struct CudaMemory {
   int device = 0;
-  std::unique_ptr<transports::p2p::PinnedMemory<uint32_t>> probeIsOver;
+  std::shared_ptr<transports::p2p::PinnedMemory<uint32_t>> probeIsOver;
   std::unique_ptr<transports::p2p::P2pEndpoint> endpoint, before;
   std::unique_ptr<executor::copy::CopyProbe> copyProbe;
   std::unique_ptr<transports::Endpoint> remote;
-  std::unique_ptr<GpuEngine> engine;
+  std::unique_ptr<executor::GpuExecutor> executor;
 };
 
 /// Those of a process.
-class CudaSides {
+class CudaRanks {
  public:
-  static CudaSides& ofProcess();
+  static CudaRanks& ofProcess();
 
-  void add(CudaSide& side);
-  void remove(CudaSide& side);
+  void add(CudaRank& rank);
+  void remove(CudaRank& rank);
   /// Held by whoever launches.
   [[nodiscard]] std::shared_lock<std::shared_mutex> launching();
   /// Until nothing is under way of the communicator's ranks, 5 s at most.
@@ -48,7 +49,7 @@ class CudaSides {
   void freeKept();
 
  private:
-  CudaSides() = default;
+  CudaRanks() = default;
   /// Held while it is quiet; by nobody where that takes longer. In the end nobody may launch for a
   /// moment, in which calls end that need nobody else's.
   std::unique_lock<std::shared_mutex> quiet(std::optional<uint64_t> group,
@@ -58,7 +59,7 @@ class CudaSides {
 
   std::shared_mutex launching_;
   std::mutex mutex_;
-  std::vector<CudaSide*> sides_;
+  std::vector<CudaRank*> ranks_;
   std::vector<CudaMemory> kept_;
 };
 

@@ -7,7 +7,7 @@
 
 #include "transports/p2p/links.h"
 
-namespace tutti::communicator {
+namespace tutti::executor::kernel {
 
 /// Up to these bytes of all blocks, latency is what counts, and LL or LL128 saves a round trip to
 /// memory; beyond, they cost more bytes than that is worth. Not measured.
@@ -21,4 +21,4 @@ transports::p2p::Wire wireFor(uint64_t bytes, bool isMapped, bool keepsLines);
 /// which is told from PCIe by its native atomic operations.
 bool linesArriveWhole(std::span<const int> devices);
 
-}  // namespace tutti::communicator
+}  // namespace tutti::executor::kernel

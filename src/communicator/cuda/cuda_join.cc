@@ -1,4 +1,4 @@
-#include "src/communicator/cuda/gpu_side.h"
+#include "src/communicator/cuda/cuda_join.h"
 
 #include <unistd.h>
 
@@ -10,12 +10,14 @@
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/communicator/cuda/block_shares.h"
-#include "src/communicator/cuda/cuda_sides.h"
-#include "src/communicator/cuda/wires.h"
+#include "src/communicator/cuda/cuda_rank.h"
 #include "src/device/cuda.h"
 #include "src/device/cuda/guards.h"
 #include "src/device/cuda/library_stream.h"
 #include "src/device/cuda/virtual_memory.h"
+#include "src/executor/copy/copy_executor.h"
+#include "src/executor/kernel/direct.h"
+#include "src/executor/kernel/kernel_executor.h"
 
 namespace tutti::communicator {
 namespace {
@@ -66,6 +68,9 @@ P2pLayout copyLayoutFor(int size) {
           .copySlotBytes = slotBytes};
 }
 
+/// Calls of CUDA for one launch by copies: enough for buffers as large as a GPU's memory.
+constexpr uint64_t kMostOperations = 1 << 22;
+
 /// Of a call by copies, of one of so many ranks that this process has on a device. They may share
 /// queues among each other, but not with those of another rank, that waits for them: several ranks
 /// have no streams beside the callers'. Two queues are left to the program.
@@ -91,7 +96,7 @@ Device checked(Device device) {
   return device;
 }
 
-std::unique_ptr<P2pEndpoint> makeLocalEndpoint(const GpuSide::Options& options,
+std::unique_ptr<P2pEndpoint> makeLocalEndpoint(const GpuJoin::Options& options,
                                                const P2pLayout& layout) {
   const int device = options.device.index;
   P2pHandles handles = P2pHandles::Ipc;
@@ -107,7 +112,7 @@ std::unique_ptr<P2pEndpoint> makeLocalEndpoint(const GpuSide::Options& options,
 
 }  // namespace
 
-CudaSide::CudaSide(const Options& options)
+CudaJoin::CudaJoin(const Options& options)
     : options_(options),
       number_(newNumber()),
       endpoint_(makeLocalEndpoint(options, layoutFor(checked(options.device).index, options.size))),
@@ -119,34 +124,32 @@ CudaSide::CudaSide(const Options& options)
   if (options.rank == 0) group_ = number_;
 }
 
-CudaSide::~CudaSide() {
-  CudaSides::ofProcess().remove(*this);
-  endProbe();
+// What makeReady() has handed over is gone from here.
+CudaJoin::~CudaJoin() {
+  abort();
   try {
-    const OnDevice on(device());
-    const OutsideCapture outside;
-    leave();
-    if (engine_) engine_->giveBlocks();
     giveBlocks();
-    CudaSides::ofProcess().free({.device = device(),
-                                 .probeIsOver = std::move(probeIsOver_),
-                                 .endpoint = std::move(endpoint_),
-                                 .before = std::move(before_),
-                                 .copyProbe = std::move(copyProbe_),
-                                 .remote = std::move(remote_),
-                                 .engine = std::move(engine_)});
+    if (endpoint_) CudaRanks::ofProcess().free(takeMemory());
   } catch (const std::exception& e) {
     base::log(LogLevel::Error, "rank ", rank(), " leaves ", toString(options_.device), ": ",
               e.what());
   }
-  giveBlocks();
 }
 
-void CudaSide::giveBlocks() {
+CudaMemory CudaJoin::takeMemory() {
+  return {.device = device(),
+          .probeIsOver = probeIsOver_,
+          .endpoint = std::move(endpoint_),
+          .before = std::move(before_),
+          .copyProbe = std::move(copyProbe_),
+          .remote = std::move(remote_)};
+}
+
+void CudaJoin::giveBlocks() {
   if (std::exchange(share_, {}).count > 0) BlockShares::ofProcess().give(group_, device());
 }
 
-transports::EndpointAddress CudaSide::address(int peer) {
+transports::EndpointAddress CudaJoin::address(int peer) {
   transports::EndpointAddress own = isRemote(peer) ? remote_->address(peer) : endpoint_->address();
   own.blob = base::ByteWriter()
                  .put(thisProcess().id)
@@ -159,7 +162,7 @@ transports::EndpointAddress CudaSide::address(int peer) {
   return own;
 }
 
-void CudaSide::connect(int peer, const transports::EndpointAddress& address) {
+void CudaJoin::connect(int peer, const transports::EndpointAddress& address) {
   base::ByteReader in(address.blob);
   peers_[peer].process.id = in.get<int64_t>("process");
   peers_[peer].process.number = in.get<uint64_t>("number of its process");
@@ -177,7 +180,7 @@ void CudaSide::connect(int peer, const transports::EndpointAddress& address) {
 }
 
 // Both ends come to the same. The peer sends nothing before it has heard this rank's state.
-void CudaSide::connectRemote(int peer, const base::Bytes& address, bool reachesGpus) {
+void CudaJoin::connectRemote(int peer, const base::Bytes& address, bool reachesGpus) {
   peers_[peer].isDirect = options_.reachesGpus && reachesGpus;
   remote_->connect(peer, {address, {}});
   peers_[peer].remote = remote_->name(peer);
@@ -186,7 +189,7 @@ void CudaSide::connectRemote(int peer, const base::Bytes& address, bool reachesG
   executor::kernel::goDirect(*endpoint_, *remote_, peer);
 }
 
-void CudaSide::logWays() const {
+void CudaJoin::logWays() const {
   const auto remote = std::ranges::count(options_.isRemote, true);
   const auto direct = std::ranges::count(peers_, true, &Neighbour::isDirect);
   if (remote == 0) return;
@@ -195,7 +198,7 @@ void CudaSide::logWays() const {
             " bytes and more from GPU to GPU; all others go through pinned memory");
 }
 
-std::string CudaSide::describe(int peer) const {
+std::string CudaJoin::describe(int peer) const {
   const Neighbour& it = peers_[peer];
   std::string text = "on " + toString(Device{DeviceKind::Cuda, it.device});
   if (peer == rank()) return text;
@@ -204,7 +207,7 @@ std::string CudaSide::describe(int peer) const {
          (it.isDirect ? ", from GPU to GPU" : ", through pinned memory");
 }
 
-bool CudaSide::canMap() const {
+bool CudaJoin::canMap() const {
   if (byCopies()) return false;
   for (int peer = 0; peer < options_.size; ++peer)
     if (!isInThisProcess(peer)) return false;
@@ -212,13 +215,13 @@ bool CudaSide::canMap() const {
 }
 
 // In this process or another: their kernels wait for each other here.
-uint32_t CudaSide::ranksHere() const {
+uint32_t CudaJoin::ranksHere() const {
   return static_cast<uint32_t>(std::ranges::count_if(peers_, [&](const Neighbour& peer) {
     return peer.process == thisProcess() && peer.device == device();
   }));
 }
 
-const GpuState& CudaSide::state() {
+const GpuState& CudaJoin::state() {
   if (share_.count > 0 || byCopies()) return state_;
   const OnDevice on(device());
   const OutsideCapture outside;
@@ -236,12 +239,12 @@ const GpuState& CudaSide::state() {
   return state_;
 }
 
-std::vector<base::FileDescriptor> CudaSide::descriptors() {
+std::vector<base::FileDescriptor> CudaJoin::descriptors() {
   if (state_.address.empty()) return {};
   return endpoint_->address().descriptors;
 }
 
-void CudaSide::hear(int peer, const ToldGpuState& told) {
+void CudaJoin::hear(int peer, const ToldGpuState& told) {
   const GpuState& theirs = told.state;
   fewestBlocks_ = std::min(fewestBlocks_, theirs.blocks);
   state_.byCopies |= theirs.byCopies;
@@ -256,7 +259,7 @@ void CudaSide::hear(int peer, const ToldGpuState& told) {
 }
 
 // Memory that peers have opened is freed when they have closed it.
-void CudaSide::rejoin() {
+void CudaJoin::rejoin() {
   const OutsideCapture outside;
   giveBlocks();
   if (remote_)
@@ -270,7 +273,7 @@ void CudaSide::rejoin() {
   state_.address = endpoint_->address().blob;
 }
 
-void CudaSide::startProbe() {
+void CudaJoin::startProbe() {
   const OutsideCapture outside;
   if (byCopies())
     copyProbe_ = std::make_unique<executor::copy::CopyProbe>(*endpoint_, 1);
@@ -279,11 +282,11 @@ void CudaSide::startProbe() {
 }
 
 // A peer that fails meanwhile writes no pattern.
-void CudaSide::endProbe() {
+void CudaJoin::abort() {
   std::atomic_ref(*probeIsOver_->data()).store(1, std::memory_order_relaxed);
 }
 
-void CudaSide::finishProbe() {
+void CudaJoin::finishProbe() {
   const OutsideCapture outside;
   const auto found = copyProbe_ ? copyProbe_->finish() : endpoint_->finishProbe();
   for (size_t peer = 0; peer < found.size(); ++peer)
@@ -294,7 +297,7 @@ void CudaSide::finishProbe() {
 }
 
 // Also of kernels: ranks that call by streams of their own wait for each other there.
-void CudaSide::warnOfFewQueues() const {
+void CudaJoin::warnOfFewQueues() const {
   const uint32_t ranks = ranksHere();
   if (ranks <= base::env().gpuQueues) return;
   base::log(LogLevel::Warning, "this process has ", ranks, " ranks of a communicator on ",
@@ -304,224 +307,65 @@ void CudaSide::warnOfFewQueues() const {
             ranks, " or more");
 }
 
-void CudaSide::makeReady() {
+std::unique_ptr<executor::GpuExecutor> CudaJoin::makeExecutor() {
+  const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;
+  if (byCopies())
+    return std::make_unique<executor::copy::CopyExecutor>(
+        *endpoint_, executor::copy::CopyOptions{.deadlineNs = deadlineNs,
+                                                .mostOperations = kMostOperations,
+                                                .mostStreams = streamsOf(ranksHere())});
+  std::vector<int> devices;
+  for (const Neighbour& peer : peers_) devices.push_back(peer.device);
+  return std::make_unique<executor::kernel::KernelExecutor>(
+      *endpoint_, BlockShares::ofProcess().residency(),
+      executor::kernel::KernelOptions{
+          .blocks = fewestBlocks_,
+          .reservesBlocks = !share_.shared,
+          .deadlineNs = deadlineNs,
+          .keepsLines = canMap() && executor::kernel::linesArriveWhole(devices)},
+      std::move(remote_));
+}
+
+GpuFacts CudaJoin::facts() const {
+  const auto& layout = endpoint_->layout();
+  return {.group = group_,
+          .byCopies = byCopies(),
+          .canMap = canMap(),
+          .slotBytes = byCopies() ? layout.copySlotBytes : layout.rings.slotBytes,
+          .channels = layout.rings.channels,
+          .blocks = byCopies() ? 1 : fewestBlocks_};
+}
+
+std::unique_ptr<GpuRank> CudaJoin::makeReady() {
+  const OnDevice on(device());
   const OutsideCapture outside;
   logWays();
-  isAlone_ = ranksHere() == 1;
   if (rank() == 0) warnOfFewQueues();
-  std::vector<int> devices;
-  for (const Neighbour& peer : peers_) {
-    devices.push_back(peer.device);
+  std::vector<int> otherDevices;
+  for (const Neighbour& peer : peers_)
     if (peer.device != device() &&
-        std::ranges::find(otherDevices_, peer.device) == otherDevices_.end())
-      otherDevices_.push_back(peer.device);
-  }
-  const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;
-  engine_ = byCopies()
-                ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
-                : makeKernelEngine(*endpoint_,
-                                   {.blocks = fewestBlocks_,
-                                    .reservesBlocks = !share_.shared,
-                                    .deadlineNs = deadlineNs},
-                                   canMap() && linesArriveWhole(devices), std::move(remote_));
+        std::ranges::find(otherDevices, peer.device) == otherDevices.end())
+      otherDevices.push_back(peer.device);
   // So that copies that a thread waits for make no stream beside calls that run.
   device::sharedStream(device::StreamPurpose::Copies, options_.device.index);
-  CudaSides::ofProcess().add(*this);
-  ready_.store(engine_.get(), std::memory_order_seq_cst);
-  if (aborted_.load(std::memory_order_seq_cst)) engine_->abort();
+  // Whatever throws leaves all that this join has to it.
+  auto ready = std::make_unique<CudaRank>(CudaRank::Options{.rank = rank(),
+                                                            .device = options_.device,
+                                                            .facts = facts(),
+                                                            .isAlone = ranksHere() == 1,
+                                                            .otherDevices = otherDevices});
+  auto executor = makeExecutor();
+  CudaMemory memory = takeMemory();
+  memory.executor = std::move(executor);
+  ready->own(std::exchange(share_, {}), std::move(memory));
+  return ready;
 }
 
-std::unique_ptr<GpuPlan> CudaSide::prepare(const plan::PlanSpec& spec,
-                                           const plan::ProgramOf& programOf) {
-  const OutsideCapture outside;
-  return engine_->prepare(spec, programOf);
-}
-
-namespace {
-
-/// That of a capture that has failed: nothing can be launched into it.
-constexpr uint64_t kFailedCapture = ~uint64_t{0};
-
-/// 0 where the stream is not being captured. The device is current, whose default stream it may be.
-uint64_t captureOf(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  TUTTI_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
-  if (status == cudaStreamCaptureStatusNone) return 0;
-  return status == cudaStreamCaptureStatusActive ? id : kFailedCapture;
-}
-
-}  // namespace
-
-// To ask a stream for its id while it is captured ends the capture. Handles are used again, but of
-// the streams of one capture each has its own; only that of the stream that each thread has by
-// default is the same for all threads.
-StreamIdentity CudaSide::identityOf(StreamRef stream) const {
-  const OnDevice on(device());
-  const cudaStream_t handle = stream.cuda();
-  const uint64_t capture = captureOf(handle);
-  if (isAlone_) return {reinterpret_cast<uintptr_t>(this), capture};  // it shares with nobody
-  if (capture == 0 || handle == cudaStreamPerThread) return {streamId(handle), capture};
-  return {reinterpret_cast<uintptr_t>(handle), capture};
-}
-
-bool CudaSide::isIdle() const {
-  const OutsideCapture outside;
-  return device::hasEnded(order_.last());
-}
-
-void CudaSide::awaitPeers() const { CudaSides::ofProcess().awaitQuiet(group_); }
-
-void CudaSide::allowPeers(const void* data, size_t bytes) const {
-  device::allowPeers(data, bytes, device(), otherDevices_);
-}
-
-void CudaSide::watch() {
-  if (GpuEngine* const ready = ready_.load(std::memory_order_acquire)) ready->watch();
-}
-
-void CudaSide::leave() {
-  if (!engine_ || hasLeft_.exchange(true, std::memory_order_acq_rel)) return;
-  const OnDevice on(device());
-  const OutsideCapture outside;
-  engine_->leave();
-  for (base::Backoff backoff(false); !hasDiscarded_ && !isIdle(); backoff.idle()) engine_->watch();
-}
-
-bool CudaSide::discard() {
-  if (!hasDiscarded_ && engine_->discard()) hasDiscarded_ = true;
-  return hasDiscarded_;
-}
-
-bool CudaSide::isBusy() {
-  if (hasDiscarded_) return isRunning();
-  return !isIdle() || (hasGraphs() && isRunning());
-}
-
-bool CudaSide::isRunning() {
-  return engine_ && !hasLeft_.load(std::memory_order_acquire) && engine_->isRunning();
-}
-
-std::optional<uint64_t> CudaSide::underWay() const {
-  if (hasLeft_.load(std::memory_order_acquire)) return std::nullopt;
-  const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
-  return ready ? ready->underWay(launched()) : std::nullopt;
-}
-
-uint64_t CudaSide::collectives() const {
-  const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
-  return ready ? ready->collectives() : 0;
-}
-
-int CudaSide::missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const {
-  if (hasLeft_.load(std::memory_order_acquire)) return -1;
-  const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
-  return ready ? ready->missedLeaver(leftAfter) : -1;
-}
-
-void CudaSide::abort() {
-  aborted_.store(true, std::memory_order_seq_cst);
-  endProbe();
-  if (GpuEngine* const ready = ready_.load(std::memory_order_seq_cst)) ready->abort();
-}
-
-// That it has left is none.
-std::optional<GpuFailure> CudaSide::failure() const {
-  if (hasLeft_.load(std::memory_order_acquire)) return {};
-  const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
-  return ready ? ready->failure(launched()) : std::nullopt;
-}
-
-std::unique_lock<std::mutex> CudaSide::turn() {
-  return share_.shared ? share_.shared->turn() : std::unique_lock<std::mutex>();
-}
-
-void CudaSide::before(const GpuLaunch& launch) {
-  const OnDevice on(device());  // whose default stream it may be
-  const cudaStream_t stream = launch.stream.cuda();
-  for (const StreamRef joined : launch.joined) {
-    TUTTI_CUDA(cudaEventRecord(joined_.get(), joined.cuda()));
-    TUTTI_CUDA(cudaStreamWaitEvent(stream, joined_.get()));
-  }
-  order_.before(stream, launch.capture);
-  if (share_.shared) share_.shared->order().before(stream, launch.capture);
-}
-
-void CudaSide::after(const GpuLaunch& launch, uint64_t calls) {
-  const OnDevice on(device());
-  const cudaStream_t stream = launch.stream.cuda();
-  if (launch.capture != 0) graphs_.add(stream);
-  if (share_.shared) share_.shared->order().after(stream, launch.capture);
-  // The last of it on this stream, so that who is idle by it has left nothing there.
-  const cudaEvent_t event = order_.after(stream, launch.capture);
-  for (const StreamRef joined : launch.joined)
-    TUTTI_CUDA(cudaStreamWaitEvent(joined.cuda(), event));
-  launched_.fetch_add(calls, std::memory_order_relaxed);
-}
-
-std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options) {
+std::unique_ptr<GpuJoin> makeGpuJoin(const GpuJoin::Options& options) {
   const OnDevice on(checked(options.device).index);
   const OutsideCapture outside;
-  CudaSides::ofProcess().freeKept();
-  return std::make_unique<CudaSide>(options);
-}
-
-namespace {
-
-CudaSide& sideOf(const GpuLaunch& rank) { return static_cast<CudaSide&>(*rank.side); }
-
-/// One of a launch's ranks, with a call of it.
-struct DescribedPart {
-  const GpuLaunch& rank;
-  uint64_t calls;
-};
-
-std::vector<DescribedPart> partsOf(std::span<const GpuLaunch> calls) {
-  std::vector<DescribedPart> parts;
-  for (const GpuLaunch& call : calls) {
-    const auto same = [&](const DescribedPart& part) { return part.rank.side == call.side; };
-    if (const auto known = std::ranges::find_if(parts, same); known != parts.end())
-      ++known->calls;
-    else
-      parts.push_back({call, 1});
-  }
-  return parts;
-}
-
-void after(const DescribedPart& part) { sideOf(part.rank).after(part.rank, part.calls); }
-
-// What was enqueued is waited for, by every rank. CUDA has refused a call, and may refuse these.
-void afterFailure(const DescribedPart& part) {
-  try {
-    after(part);
-  } catch (const Error& error) {
-    base::log(LogLevel::Error, "rank ", sideOf(part.rank).rank(),
-              " cannot wait for what is left of a launch that failed: ", error.what());
-  }
-}
-
-}  // namespace
-
-GpuEngine& engineOf(const GpuLaunch& rank) { return sideOf(rank).engine(); }
-
-bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) {
-  return engineOf(next).mayFollow(calls, next);
-}
-
-void launchOnGpu(std::span<const GpuLaunch> calls) {
-  const std::vector<DescribedPart> parts = partsOf(calls);
-  const auto launching = CudaSides::ofProcess().launching();
-  // Who takes turns is the only rank of its communicator on its device: no two are held.
-  const auto turn = sideOf(calls.front()).turn();
-  for (const auto& [rank, count] : parts) sideOf(rank).before(rank);
-  size_t ended = 0;
-  try {
-    engineOf(calls.front()).launch(calls);
-    for (; ended < parts.size(); ++ended) after(parts[ended]);
-  } catch (const Error&) {
-    for (; ended < parts.size(); ++ended) afterFailure(parts[ended]);
-    throw;
-  }
+  CudaRanks::ofProcess().freeKept();
+  return std::make_unique<CudaJoin>(options);
 }
 
 }  // namespace tutti::communicator

@@ -1,4 +1,4 @@
-#include "src/communicator/gpu/gpu.h"
+#include "src/communicator/gpu/gpu_join.h"
 
 #include "src/base/check.h"
 

@@ -1,6 +1,7 @@
-#include "src/executor/copy/stream_executor.h"
+#include "src/executor/copy/copy_executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "src/base/check.h"
@@ -34,6 +35,18 @@ uint64_t operationsOf(const plan::Step& step) {
   return operations + chunks;
 }
 
+/// How long a message of a rank that has left may take to be seen.
+constexpr std::chrono::seconds kLeaver{1};
+
+/// Operations are counted modulo a number: the last of those that `ended` can be.
+uint64_t lastOf(uint32_t ended, uint64_t launched) {
+  return launched - std::min((launched - ended) % kCounted, launched);
+}
+
+const CopyPlan& planOf(const GpuLaunch& launch) {
+  return static_cast<const CopyPlan&>(*launch.plan);
+}
+
 /// More are of no use: a plan has two lanes on a channel at most, and an exchange one for each peer
 /// and direction.
 size_t mostStreams(const transports::p2p::P2pEndpoint& endpoint, size_t allowed) {
@@ -57,8 +70,7 @@ uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::P2p
   return spec.scratchBlocks * spec.divisions * chunkBytes;
 }
 
-StreamExecutor::StreamExecutor(const transports::p2p::P2pEndpoint& endpoint,
-                               const StreamOptions& options)
+CopyExecutor::CopyExecutor(const transports::p2p::P2pEndpoint& endpoint, const CopyOptions& options)
     : endpoint_(endpoint),
       options_(options),
       own_(ownWords(endpoint.device())),
@@ -77,8 +89,8 @@ StreamExecutor::StreamExecutor(const transports::p2p::P2pEndpoint& endpoint,
   }
 }
 
-std::unique_ptr<CopyPlan> StreamExecutor::prepare(const plan::PlanSpec& spec,
-                                                  const plan::ProgramOf& programOf) {
+std::unique_ptr<PreparedPlan> CopyExecutor::prepare(const plan::PlanSpec& spec,
+                                                    const plan::ProgramOf& programOf) {
   const auto& layout = endpoint_.layout();
   if (spec.mapped.any())
     base::fail(ErrorCode::Unsupported, spec.describe(),
@@ -111,7 +123,7 @@ std::unique_ptr<CopyPlan> StreamExecutor::prepare(const plan::PlanSpec& spec,
   return plan;
 }
 
-void StreamExecutor::requireRoom(uint64_t operations, const std::string& what) const {
+void CopyExecutor::requireRoom(uint64_t operations, const std::string& what) const {
   TUTTI_REQUIRE(operations <= options_.mostOperations, what, " take ", operations,
                 " operations on streams, and ", options_.mostOperations,
                 " are allowed: slots larger than ", endpoint_.layout().copySlotBytes,
@@ -119,8 +131,8 @@ void StreamExecutor::requireRoom(uint64_t operations, const std::string& what) c
 }
 
 /// One rank's, under way.
-struct StreamExecutor::Part {
-  StreamExecutor* executor = nullptr;
+struct CopyExecutor::Part {
+  CopyExecutor* executor = nullptr;
   cudaStream_t stream = nullptr;
   size_t streams = 0;           // that its lanes have
   std::vector<CopyLane> lanes;  // `run` points there
@@ -128,13 +140,14 @@ struct StreamExecutor::Part {
 };
 
 // Checks of all ranks come first, so that nothing is enqueued where one of them is refused.
-void StreamExecutor::enqueue(std::span<const RankOperation> ranks) {
-  for (const RankOperation& rank : ranks)
-    if (const auto failed = rank.executor->failure()) throw *failed;
-  for (const RankOperation& rank : ranks) rank.executor->check(rank);
+void CopyExecutor::launch(std::span<const GpuLaunch> ranks) {
+  const auto of = [](const GpuLaunch& rank) { return static_cast<CopyExecutor*>(rank.executor); };
+  for (const GpuLaunch& rank : ranks)
+    if (const auto failed = of(rank)->watcher_.failure()) throw *failed;
+  for (const GpuLaunch& rank : ranks) of(rank)->check(rank);
   Parts parts;
   try {
-    for (const RankOperation& rank : ranks) parts.push_back(rank.executor->begin(rank));
+    for (const GpuLaunch& rank : ranks) parts.push_back(of(rank)->begin(rank));
     enqueueAll(parts);
     for (const auto& part : parts) part->executor->end(*part);
   } catch (...) {
@@ -143,7 +156,7 @@ void StreamExecutor::enqueue(std::span<const RankOperation> ranks) {
   }
 }
 
-void StreamExecutor::enqueueAll(const Parts& parts) {
+void CopyExecutor::enqueueAll(const Parts& parts) {
   const auto placeOf = [](const auto& part) { return part->run->place(); };
   for (;;) {
     Part& next = **std::ranges::min_element(parts, {}, placeOf);
@@ -154,7 +167,7 @@ void StreamExecutor::enqueueAll(const Parts& parts) {
 }
 
 // CUDA has refused a call, and may refuse these.
-void StreamExecutor::joinWhatThereIs(const Part& part) const {
+void CopyExecutor::joinWhatThereIs(const Part& part) const {
   try {
     OnDevice on(endpoint_.device());
     streams_->join(part.stream, part.streams);
@@ -164,38 +177,29 @@ void StreamExecutor::joinWhatThereIs(const Part& part) const {
   }
 }
 
-plan::PlanShape StreamExecutor::shapeOf(const CopyLaunch& launch) const {
-  const plan::PlanSpec& spec = launch.plan->spec_;
-  const size_t slotBytes = endpoint_.layout().copySlotBytes;
-  return launch.blocks.empty() ? plan::PlanShape(spec, launch.count, sizeOf(launch.type), slotBytes)
-                               : plan::PlanShape(spec, launch.blocks, endpoint_.rank(), slotBytes);
+plan::PlanShape CopyExecutor::shapeOf(const CopyPlan& plan, const CollectiveCall& call) const {
+  return call.shape(plan.spec_, endpoint_.rank(), endpoint_.layout().copySlotBytes);
 }
 
-void StreamExecutor::check(const RankOperation& operation) {
-  if (operation.launch)
-    check(*operation.launch);
+void CopyExecutor::check(const GpuLaunch& launch) {
+  if (launch.call)
+    check(planOf(launch), *launch.call);
   else
-    check(*operation.exchange);
+    check(*launch.exchange);
 }
 
-void StreamExecutor::check(const CopyLaunch& launch) const {
-  const plan::PlanSpec& spec = launch.plan->spec_;
-  TUTTI_REQUIRE(isDefined(launch.op, launch.type), toString(launch.op), " is not defined for ",
-                toString(launch.type));
-  TUTTI_REQUIRE((launch.callHash & base::kExchangeBit) == 0, "a fingerprint of ", launch.callHash);
-  const size_t blocks = launch.blocks.size();
-  TUTTI_REQUIRE(blocks == 0 || (spec.unevenSafe && blocks == static_cast<size_t>(endpoint_.size())),
-                blocks, " blocks that differ in size for ", endpoint_.size(), " ranks by ",
-                spec.describe());
-  const int64_t rounds = shapeOf(launch).rounds();
-  requireRoom(launch.plan->operationsPerRound_ * static_cast<uint64_t>(rounds),
-              base::message(rounds, " rounds of ", spec.describe()));
+void CopyExecutor::check(const CopyPlan& plan, const CollectiveCall& call) const {
+  call.requireFits(plan.spec_);
+  TUTTI_REQUIRE((call.callHash & base::kExchangeBit) == 0, "a fingerprint of ", call.callHash);
+  const int64_t rounds = shapeOf(plan, call).rounds();
+  requireRoom(plan.operationsPerRound_ * static_cast<uint64_t>(rounds),
+              base::message(rounds, " rounds of ", plan.spec_.describe()));
 }
 
-void StreamExecutor::check(const Exchange& exchange) {
-  requireSelfMatches(exchange);
-  requireDisjoint(exchange);
-  const auto edges = edgesOf(exchange);
+void CopyExecutor::check(const Exchange& exchange) {
+  requireSelfMatches(exchange, endpoint_.rank());
+  requireDisjoint(exchange, endpoint_.rank());
+  const auto edges = edgesOf(exchange, endpoint_.rank());
   const uint64_t messages =
       exchange.sends.size() + messagesOf(edges, endpoint_.layout().copySlotBytes);
   requireRoom(4 * messages, base::message(messages, " messages of an exchange"));
@@ -207,19 +211,20 @@ void StreamExecutor::check(const Exchange& exchange) {
   watcher_.include(edges.size());
 }
 
-std::unique_ptr<StreamExecutor::Part> StreamExecutor::begin(const RankOperation& operation) {
+std::unique_ptr<CopyExecutor::Part> CopyExecutor::begin(const GpuLaunch& launch) {
   OnDevice on(endpoint_.device());
+  launched_.fetch_add(1, std::memory_order_relaxed);
   auto part = std::make_unique<Part>();
   part->executor = this;
-  part->stream = operation.stream;
-  if (operation.launch) {
-    const CopyLaunch& launch = *operation.launch;
-    makeLanes(*part, launch.plan->program_.lanes.size(), launch.callHash);
-    part->run = std::make_unique<ProgramRun>(launch, shapeOf(launch), part->lanes, scratch_.data(),
-                                             endpoint_.size(), options_.foldBlocks);
+  part->stream = launch.stream.cuda();
+  if (launch.call) {
+    const CopyPlan& plan = planOf(launch);
+    makeLanes(*part, plan.program_.lanes.size(), launch.call->callHash);
+    part->run = std::make_unique<ProgramRun>(plan, *launch.call, shapeOf(plan, *launch.call),
+                                             part->lanes, scratch_.data(), options_.foldBlocks);
   } else {
-    auto edges = edgesOf(*operation.exchange);
-    copyToSelf(*operation.exchange, operation.stream);
+    auto edges = edgesOf(*launch.exchange, endpoint_.rank());
+    copyToSelf(*launch.exchange, part->stream);
     makeLanes(*part, edges.size(), 0);
     part->run = std::make_unique<ExchangeRun>(std::move(edges), part->lanes,
                                               endpoint_.layout().copySlotBytes);
@@ -228,14 +233,14 @@ std::unique_ptr<StreamExecutor::Part> StreamExecutor::begin(const RankOperation&
 }
 
 // Of a graph CUDA itself decides which branches share a queue, so it has none.
-void StreamExecutor::makeLanes(Part& part, size_t lanes, uint64_t key) const {
+void CopyExecutor::makeLanes(Part& part, size_t lanes, uint64_t key) const {
   part.streams = device::isCapturing(part.stream) ? 1 : std::min(lanes, streams_->most());
   const auto streams = streams_->fork(part.stream, part.streams);
   for (uint32_t number = 0; number < lanes; ++number)
     part.lanes.emplace_back(ground_, number, streams[number % streams.size()], key);
 }
 
-void StreamExecutor::end(Part& part) const {
+void CopyExecutor::end(Part& part) const {
   OnDevice on(endpoint_.device());
   for (CopyLane& lane : part.lanes) lane.end();
   streams_->join(part.stream, part.streams);
@@ -244,7 +249,7 @@ void StreamExecutor::end(Part& part) const {
 }
 
 // In order: check() has compared them.
-void StreamExecutor::copyToSelf(const Exchange& exchange, cudaStream_t stream) const {
+void CopyExecutor::copyToSelf(const Exchange& exchange, cudaStream_t stream) const {
   StreamQueue queue(stream, ground_.waitFlags);
   auto to = exchange.receives.begin();
   for (const Transfer& from : exchange.sends) {
@@ -258,13 +263,56 @@ void StreamExecutor::copyToSelf(const Exchange& exchange, cudaStream_t stream) c
 
 // Behind all lanes: only where no peer has given up so far is the operation done, and counted. The
 // count is a ring of words that turns by one.
-void StreamExecutor::finish(StreamQueue& queue) const {
+void CopyExecutor::finish(StreamQueue& queue) const {
   queue.awaitAtLeast(
       reinterpret_cast<const uint32_t*>(endpoint_.memory() + endpoint_.offsets().copyPoison()), 0);
   OwnWords& own = *ground_.own;
   queue.copy(own.turned, own.count + 1, sizeof own.turned);
   queue.copy(own.count, own.turned, sizeof own.turned);
   queue.copy(own.count + kCounted, own.count, sizeof(uint32_t));
+}
+
+bool CopyExecutor::isRunning() {
+  return !hasLeft_.load(std::memory_order_acquire) && watcher_.isWaiting();
+}
+
+std::optional<uint64_t> CopyExecutor::underWay() const {
+  const auto ended = watcher_.collectiveAwaitedIn();
+  if (!ended || hasLeft_.load(std::memory_order_acquire)) return std::nullopt;
+  return lastOf(*ended, launched_.load(std::memory_order_relaxed));
+}
+
+// What a rank has sent before it left is there.
+int CopyExecutor::missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const {
+  if (hasLeft_.load(std::memory_order_acquire)) return -1;
+  for (const int peer : awaited(kLeaver))
+    if (leftAfter[static_cast<size_t>(peer)]) return peer;
+  return -1;
+}
+
+// Whoever aborts has a failure to tell already.
+void CopyExecutor::abort() {
+  try {
+    watcher_.abort();
+  } catch (const Error& error) {
+    base::log(LogLevel::Error, "copies cannot be aborted: ", error.what());
+  }
+}
+
+void CopyExecutor::leave() {
+  hasLeft_.store(true, std::memory_order_release);
+  watcher_.leave();
+}
+
+std::optional<ExecutorFailure> CopyExecutor::failure() const {
+  if (hasLeft_.load(std::memory_order_acquire)) return {};
+  auto found = watcher_.failure();
+  if (found) {
+    const auto seen = static_cast<uint32_t>(found->operation);
+    const uint64_t launched = launched_.load(std::memory_order_relaxed);
+    found->operation = std::max<uint64_t>(lastOf(seen + 1, launched), 1);
+  }
+  return found;
 }
 
 }  // namespace tutti::executor::copy

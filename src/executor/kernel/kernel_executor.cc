@@ -1,4 +1,4 @@
-#include "src/executor/kernel/interpreter.h"
+#include "src/executor/kernel/kernel_executor.h"
 
 #include <algorithm>
 #include <atomic>
@@ -35,7 +35,7 @@ uint64_t mostScratchBytes(const plan::PlanSpec& spec, size_t slotBytes, uint32_t
 
 }  // namespace
 
-uint32_t DevicePlan::blocks(uint32_t slices) const {
+uint32_t KernelPlan::blocks(uint32_t slices) const {
   return ceilDivide(lanes_ * slices, ceilDivide(lanes_ * slices, mostBlocks_));
 }
 
@@ -44,9 +44,9 @@ size_t slotBytesOfSlices(const plan::PlanSpec& spec, size_t slotBytes, uint32_t 
   return slices * spec.messageChunks * mostChunkBytes(spec, slotBytes);
 }
 
-Interpreter::Interpreter(transports::p2p::P2pEndpoint& endpoint, Residency& residency,
-                         const InterpreterOptions& options,
-                         std::unique_ptr<transports::Endpoint> remote)
+KernelExecutor::KernelExecutor(transports::p2p::P2pEndpoint& endpoint, Residency& residency,
+                               const KernelOptions& options,
+                               std::unique_ptr<transports::Endpoint> remote)
     : endpoint_(endpoint),
       residency_(residency),
       options_(options),
@@ -71,19 +71,24 @@ Interpreter::Interpreter(transports::p2p::P2pEndpoint& endpoint, Residency& resi
 }
 
 // The proxy waits for a moment only when the kernel has given up.
-Interpreter::~Interpreter() {
+KernelExecutor::~KernelExecutor() {
   if (failure()) abort();
   proxy_.reset();
   giveBlocks();
 }
 
-void Interpreter::giveBlocks() {
+void KernelExecutor::giveBlocks() {
   if (std::exchange(hasBlocks_, false)) residency_.release(endpoint_.device(), options_.blocks);
 }
 
-std::unique_ptr<DevicePlan> Interpreter::prepare(const plan::PlanSpec& spec,
-                                                 const plan::Program& program) {
-  auto plan = std::make_unique<DevicePlan>();
+std::unique_ptr<PreparedPlan> KernelExecutor::prepare(const plan::PlanSpec& spec,
+                                                      const plan::ProgramOf& programOf) {
+  return prepareProgram(spec, programOf(endpoint_.rank()));
+}
+
+std::unique_ptr<KernelPlan> KernelExecutor::prepareProgram(const plan::PlanSpec& spec,
+                                                           const plan::Program& program) {
+  auto plan = std::make_unique<KernelPlan>();
   plan->spec_ = spec;
   auto image = encode(spec, program, endpoint_.rank());
   const auto& header = *reinterpret_cast<const ProgramHeader*>(image.data());
@@ -121,7 +126,7 @@ std::unique_ptr<DevicePlan> Interpreter::prepare(const plan::PlanSpec& spec,
   return plan;
 }
 
-std::shared_ptr<const ProgramImage> Interpreter::imageOf(std::vector<unsigned char> bytes) {
+std::shared_ptr<const ProgramImage> KernelExecutor::imageOf(std::vector<unsigned char> bytes) {
   std::erase_if(images_, [](const auto& image) { return image.expired(); });
   for (const auto& known : images_)
     if (auto image = known.lock(); image && image->bytes == bytes) return image;
@@ -137,39 +142,102 @@ std::shared_ptr<const ProgramImage> Interpreter::imageOf(std::vector<unsigned ch
   return image;
 }
 
-void Interpreter::finishSending() {
-  if (proxy_) proxy_->finish();
+Wire KernelExecutor::wireOf(const GpuLaunch& launch) const {
+  const plan::PlanSpec& spec = launch.plan->spec();
+  return wireFor(launch.call->bufferBytes(spec), spec.mapped.any(), options_.keepsLines);
 }
 
-uint64_t Interpreter::completed() const {
+void KernelExecutor::launch(std::span<const GpuLaunch> launches) {
+  const auto of = [](const GpuLaunch& launch) {
+    return static_cast<KernelExecutor*>(launch.executor);
+  };
+  std::vector<KernelLaunch> calls;
+  std::vector<KernelExchange> exchanges;
+  for (const GpuLaunch& each : launches) {
+    if (each.call)
+      calls.push_back({.executor = of(each),
+                       .plan = static_cast<const KernelPlan*>(each.plan),
+                       .call = each.call,
+                       .isCaptured = each.isCaptured,
+                       .wire = of(each)->wireOf(each),
+                       .slices = each.slices});
+    else
+      exchanges.push_back({of(each), each.exchange, each.isCaptured});
+  }
+  TUTTI_ASSERT(calls.empty() || exchanges.empty(), "collectives and exchanges share no launch");
+  const cudaStream_t stream = launches.front().stream.cuda();
+  if (calls.empty())
+    launchExchanges(exchanges, stream);
+  else
+    launchCalls(calls, stream);
+}
+
+bool KernelExecutor::mayFollow(std::span<const GpuLaunch> launches, const GpuLaunch& next) const {
+  if (!next.call || launches.size() >= kMostMergedCalls) return false;
+  return std::ranges::all_of(launches, [&](const GpuLaunch& before) {
+    return before.call && before.stream.cuda() == next.stream.cuda() &&
+           before.stream.device() == next.stream.device() &&
+           sizeOf(before.call->facts.type) == sizeOf(next.call->facts.type) &&
+           wireOf(before) == wireOf(next);
+  });
+}
+
+void KernelExecutor::leave() {
+  if (proxy_) proxy_->finish();
+  hasLeft_.store(true, std::memory_order_release);
+  abort();
+}
+
+uint64_t KernelExecutor::completed() const {
   return std::atomic_ref(counts_.data()->completed).load(std::memory_order_acquire);
 }
 
-uint32_t Interpreter::collectives() const {
+uint32_t KernelExecutor::collectives() const {
   return std::atomic_ref(counts_.data()->collectives).load(std::memory_order_relaxed);
 }
 
+std::optional<uint64_t> KernelExecutor::collectivesEnded() const { return collectives(); }
+
 // What ends between the two loads has ended.
-Interpreter::UnderWay Interpreter::underWay() const {
+KernelExecutor::UnderWay KernelExecutor::whatIsUnderWay() const {
+  if (hasLeft_.load(std::memory_order_acquire)) return UnderWay::Nothing;
   const uint64_t begun = std::atomic_ref(counts_.data()->begun).load(std::memory_order_acquire);
   if (begun / 2 <= completed() || report() != nullptr) return UnderWay::Nothing;
   return begun % 2 != 0 ? UnderWay::Collective : UnderWay::Exchange;
 }
 
-bool Interpreter::isRunning() const {
+std::optional<uint64_t> KernelExecutor::underWay() const {
+  const uint64_t ended = completed();
+  if (whatIsUnderWay() != UnderWay::Collective) return std::nullopt;
+  return ended;
+}
+
+bool KernelExecutor::isRunning() {
+  if (hasLeft_.load(std::memory_order_acquire)) return false;
   const uint64_t begun = std::atomic_ref(counts_.data()->begun).load(std::memory_order_acquire);
   return begun / 2 > completed() &&
          std::atomic_ref(counts_.data()->failed).load(std::memory_order_acquire) == 0;
 }
 
-void Interpreter::abort() {
+// A collective under way has the number after those that have ended.
+int KernelExecutor::missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const {
+  if (whatIsUnderWay() != UnderWay::Collective) return -1;
+  const uint32_t ended = collectives();
+  for (size_t peer = 0; peer < leftAfter.size(); ++peer)
+    if (leftAfter[peer] &&
+        static_cast<int32_t>(ended - static_cast<uint32_t>(*leftAfter[peer])) >= 0)
+      return static_cast<int>(peer);
+  return -1;
+}
+
+void KernelExecutor::abort() {
   uint32_t none = 0;
   std::atomic_ref(*stopWord_.data())
       .compare_exchange_strong(none, stopWord(StopReason::Aborted, -1), std::memory_order_acq_rel);
 }
 
 // By a word in the device's memory, which is at hand where a call begins.
-bool Interpreter::discard() {
+bool KernelExecutor::discard() {
   const device::OutsideCapture outside;
   const OnDevice on(endpoint_.device());
   TUTTI_CUDA(cudaMemcpyAsync(&endpoint_.words()->discarded, stopWord_.data(), sizeof(uint32_t),
@@ -179,25 +247,31 @@ bool Interpreter::discard() {
   return true;
 }
 
-const Report* Interpreter::report() const {
+const Report* KernelExecutor::report() const {
   Report& report = *report_.data();
   const bool isWritten = std::atomic_ref(report.written).load(std::memory_order_acquire) != 0;
   return isWritten ? &report : nullptr;
 }
 
-std::optional<Error> Interpreter::failure() const {
+// What the proxy has found concerns no operation, unless a launch says which.
+std::optional<ExecutorFailure> KernelExecutor::failure() const {
+  if (hasLeft_.load(std::memory_order_acquire)) return {};
   const Report* const written = report();
-  const auto remote = remoteFailure();
-  if (written != nullptr)
-    return errorOf(endpoint_.rank(), *written,
-                   remote ? std::optional(remote->error) : std::nullopt);
-  if (!remote) return {};
-  return Error(remote->error.code(),
-               base::message("rank ", endpoint_.rank(), ": ", remote->error.what()));
-}
-
-std::optional<RemoteFailure> Interpreter::remoteFailure() const {
-  return proxy_ ? proxy_->failure() : std::nullopt;
+  const auto remote = proxy_ ? proxy_->failure() : std::nullopt;
+  if (written == nullptr && !remote) return {};
+  if (written == nullptr) {
+    ExecutorFailure failure(Error(remote->error.code(), base::message("rank ", endpoint_.rank(),
+                                                                      ": ", remote->error.what())));
+    failure.peer = remote->peer;
+    return failure;
+  }
+  ExecutorFailure failure(
+      errorOf(endpoint_.rank(), *written, remote ? std::optional(remote->error) : std::nullopt));
+  failure.peer = written->peer;
+  failure.operation = completed() + 1;
+  failure.bytesArrived = written->bytesArrived;
+  failure.callHashes = callHashesOf(written->callHash);
+  return failure;
 }
 
 }  // namespace tutti::executor::kernel

@@ -1,0 +1,36 @@
+#include "src/executor/host/host_executor.h"
+
+#include <utility>
+
+namespace tutti::executor {
+
+std::unique_ptr<PreparedPlan> HostExecutor::prepare(const plan::PlanSpec& spec,
+                                                    const plan::ProgramOf& programOf) {
+  return std::make_unique<HostPlan>(spec, programOf(rank_), rank_);
+}
+
+Operation& HostExecutor::begin(const HostRank& at, const HostPlans& plans, CollectiveCall call) {
+  operation_.begin(at, plans, std::move(call));
+  return operation_;
+}
+
+Operation& HostExecutor::begin(const HostRank& at, Exchange exchange) {
+  exchange_.begin(at, std::move(exchange));
+  return exchange_;
+}
+
+void HostExecutor::end(bool well) {
+  if (well && isCollective_.load(std::memory_order_relaxed))
+    collectives_.fetch_add(1, std::memory_order_release);
+  isRunning_.store(false, std::memory_order_release);
+  if (well) completed_.fetch_add(1, std::memory_order_release);
+}
+
+std::optional<uint64_t> HostExecutor::underWay() const {
+  const uint64_t ended = completed();
+  const bool runs =
+      isRunning_.load(std::memory_order_acquire) && isCollective_.load(std::memory_order_acquire);
+  return runs ? std::optional(ended) : std::nullopt;
+}
+
+}  // namespace tutti::executor

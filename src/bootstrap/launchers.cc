@@ -129,24 +129,9 @@ LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& look
   return facts;
 }
 
-}  // namespace
-
-std::optional<std::string> processVariable(const std::string& name) {
-  const char* text = std::getenv(name.c_str());
-  return text ? std::optional<std::string>(text) : std::nullopt;
-}
-
-int parseVariable(const std::string& name, const std::string& value, int low, int high) {
-  int number = 0;
-  const char* end = value.data() + value.size();
-  const auto [rest, error] = std::from_chars(value.data(), end, number);
-  TUTTI_REQUIRE(error == std::errc() && rest == end && number >= low && number <= high, name, "=",
-                base::printable(value), " is not a whole number from ", low, " to ", high);
-  return number;
-}
-
-const std::vector<Launcher>& launchers() {
-  static const std::vector<Launcher> table{
+/// Programs that start ranks themselves.
+std::vector<Launcher> programs() {
+  return {
       {.name = "tutti run", .rank = {"TUTTI_RANK"}, .size = {"TUTTI_WORLD_SIZE"}},
       {.name = "torchrun",
        .rank = {"RANK"},
@@ -156,6 +141,12 @@ const std::vector<Launcher>& launchers() {
        .run = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
        .localSize = {"LOCAL_WORLD_SIZE"},
        .oneHost = true},
+  };
+}
+
+/// MPICH and Slurm come before PMI, whose variables they set, too.
+std::vector<Launcher> processManagers() {
+  return {
       {.name = "Open MPI",
        .rank = {"OMPI_COMM_WORLD_RANK"},
        .size = {"OMPI_COMM_WORLD_SIZE"},
@@ -193,6 +184,12 @@ const std::vector<Launcher>& launchers() {
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
        .run = {"PMIX_NAMESPACE"}},
+  };
+}
+
+/// Their ranks are pods.
+std::vector<Launcher> podControllers() {
+  return {
       {.name = "Kubernetes",
        .rank = {"JOB_COMPLETION_INDEX"},
        .size = {"TUTTI_WORLD_SIZE"},
@@ -204,6 +201,31 @@ const std::vector<Launcher>& launchers() {
        .host = {"LWS_LEADER_ADDRESS"},
        .port = {"MASTER_PORT"}},
   };
+}
+
+}  // namespace
+
+std::optional<std::string> processVariable(const std::string& name) {
+  const char* text = std::getenv(name.c_str());
+  return text ? std::optional<std::string>(text) : std::nullopt;
+}
+
+int parseVariable(const std::string& name, const std::string& value, int low, int high) {
+  int number = 0;
+  const char* end = value.data() + value.size();
+  const auto [rest, error] = std::from_chars(value.data(), end, number);
+  TUTTI_REQUIRE(error == std::errc() && rest == end && number >= low && number <= high, name, "=",
+                base::printable(value), " is not a whole number from ", low, " to ", high);
+  return number;
+}
+
+const std::vector<Launcher>& launchers() {
+  static const std::vector<Launcher> table = [] {
+    std::vector<Launcher> all = programs();
+    for (const auto& others : {processManagers(), podControllers()})
+      all.insert(all.end(), others.begin(), others.end());
+    return all;
+  }();
   return table;
 }
 

@@ -118,8 +118,9 @@ struct PerfWords {
   int timeout = 0;
 };
 
-void addOptions(CLI::App& app, NcclPerfOptions& o, PerfWords& words, RefusedFlags& refused) {
-  const CLI::Range count(1, 1'000'000), bit(0, 1);
+CLI::Range zeroOrOne() { return {0, 1}; }
+
+void addRanksAndSizes(CLI::App& app, NcclPerfOptions& o, PerfWords& words) {
   app.add_option("-t,--nthreads", o.threads, "threads per process; default 1")
       ->check(CLI::Range(1, 4096));
   app.add_option("-g,--ngpus", o.gpus,
@@ -131,8 +132,11 @@ void addOptions(CLI::App& app, NcclPerfOptions& o, PerfWords& words, RefusedFlag
   app.add_option("-i,--stepbytes", words.step, "distance of sizes, without -f; default 1M");
   app.add_option("-f,--stepfactor", o.perf.factor, "ratio of sizes; default 1: by -i")
       ->check(CLI::Range(1, 1024));
+}
+
+void addIterations(CLI::App& app, NcclPerfOptions& o) {
   app.add_option("-n,--iters", o.iterations, "timed iterations of each size; default 20")
-      ->check(count);
+      ->check(CLI::Range(1, 1'000'000));
   app.add_option("-m,--agg_iters", o.aggregated, "calls of each iteration, in one group; default 1")
       ->check(CLI::Range(1, 10'000));
   app.add_option("-w,--warmup_iters", o.warmups,
@@ -143,21 +147,27 @@ void addOptions(CLI::App& app, NcclPerfOptions& o, PerfWords& words, RefusedFlag
   app.add_option("-p,--parallel_init", o.parallelInit,
                  "1: ranks of one process join by themselves, at the same time; they always do "
                  "where there are several processes; default 0")
-      ->check(bit);
+      ->check(zeroOrOne());
   app.add_option("-c,--check", o.checks,
                  "calls after each timing whose every element is checked; default 1")
       ->check(CLI::Range(0, 1'000'000));
+}
+
+void addData(CLI::App& app, PerfWords& words) {
   app.add_option("-o,--op", words.op, "of reductions: " + namesOf(kOps) + "; default sum");
   app.add_option("-d,--datatype", words.type, namesOf(kTypes) + "; default float");
   app.add_option("-r,--root", words.root, "of collectives with a root: a rank, or all; default 0");
+}
+
+void addCalls(CLI::App& app, NcclPerfOptions& o, PerfWords& words) {
   app.add_option("-z,--blocking", o.blocking,
                  "1: each iteration is waited for, and a barrier follows it; default 0")
-      ->check(bit);
+      ->check(zeroOrOne());
   app.add_option("-y,--stream_null", o.nullStream,
                  "1: calls complete before they return; 0: they are queued on a stream of their "
                  "rank, which on the host costs them a hand-over to another thread; default 1, and "
                  "of a GPU 0")
-      ->check(bit);
+      ->check(zeroOrOne());
   app.add_option("-T,--timeout", words.timeout,
                  "seconds that a call may take; default 0: TUTTI_TIMEOUT_MS")
       ->check(CLI::Range(0, 1'000'000));
@@ -165,27 +175,47 @@ void addOptions(CLI::App& app, NcclPerfOptions& o, PerfWords& words, RefusedFlag
                  "of a GPU: the timed iterations become one CUDA graph, which is launched so many "
                  "times; default 0: none")
       ->check(CLI::Range(0, 1'000'000));
+}
+
+void addReport(CLI::App& app, NcclPerfOptions& o, PerfWords& words) {
   app.add_option("-C,--report_cputime", o.cpuTime,
                  "1: the time column says how long the calls took to be made, which differs from "
                  "how long they took with -y 0; default 0")
-      ->check(bit);
+      ->check(zeroOrOne());
   app.add_option("-S,--report_timestamps", o.timestamps,
                  "1: each line ends with the time of day; default 0")
-      ->check(bit);
+      ->check(zeroOrOne());
   app.add_option("-J,--output_file", o.jsonFile, "also write the results to this file, as JSON");
   app.add_option("-a,--average", words.average,
                  "the time is that of 0: rank 0, 1: all ranks' mean, 2: the fastest rank, 3: the "
                  "slowest one; default 1")
       ->check(CLI::Range(0, 3));
+}
+
+void addMemory(CLI::App& app, NcclPerfOptions& o, PerfWords& words) {
   app.add_option("-R,--local_register", words.localRegister,
                  "buffers are 0: ordinary memory, 1 or 2: registered, which is memory that the "
                  "ranks of a host share; default 0")
       ->check(CLI::Range(0, 2));
   app.add_option("--device", o.perf.device, kDeviceHelp);
+}
+
+void addRefused(CLI::App& app, RefusedFlags& refused) {
   app.add_option("-x,--cta_policy", refused.ctaPolicy, "not taken");
   app.add_option("-D,--device_implementation", refused.deviceImplementation, "only 0 is there");
   app.add_option("-V,--device_cta_count", refused.ctaCount, "not taken");
   app.add_option("-M,--memory_report", refused.memoryReport, "only 0 is there");
+}
+
+/// In the order in which --help lists them.
+void addOptions(CLI::App& app, NcclPerfOptions& o, PerfWords& words, RefusedFlags& refused) {
+  addRanksAndSizes(app, o, words);
+  addIterations(app, o);
+  addData(app, words);
+  addCalls(app, o, words);
+  addReport(app, o, words);
+  addMemory(app, o, words);
+  addRefused(app, refused);
 }
 
 }  // namespace

@@ -20,14 +20,6 @@ const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &programs}};
 
 Output run(const std::string& command) { return runProgram(programs + "/" + command); }
 
-std::vector<double> numbers(const Output& output, const std::string& pattern) {
-  std::vector<double> found;
-  const std::regex regex(pattern);
-  for (std::sregex_iterator at(output.text.begin(), output.text.end(), regex), end; at != end; ++at)
-    for (size_t group = 1; group < at->size(); ++group) found.push_back(std::stod((*at)[group]));
-  return found;
-}
-
 const std::string kBytes =
     "exchanged (\\d+) bytes in AllToAll in a step; if experts were used "
     "alike (\\d+)\n";

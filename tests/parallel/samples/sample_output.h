@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,22 @@ inline std::vector<std::string> losses(const Output& output) {
     all.push_back(output.text.substr(at, output.text.find('\n', at) - at));
   }
   return all;
+}
+
+/// All groups of all matches, as numbers.
+inline std::vector<double> numbers(const Output& output, const std::string& pattern) {
+  std::vector<double> found;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator at(output.text.begin(), output.text.end(), regex), end; at != end; ++at)
+    for (size_t group = 1; group < at->size(); ++group) found.push_back(std::stod((*at)[group]));
+  return found;
+}
+
+/// `command` says once what is wrong.
+inline void expectRefusal(const std::string& command, int exitCode, const std::string& named) {
+  const Output output = runProgram(command);
+  EXPECT_EQ(output.exitCode, exitCode) << command << "\n" << output.text;
+  EXPECT_EQ(output.count(named), 1) << command << "\n" << output.text;
 }
 
 /// What rank 0 holds and sends.

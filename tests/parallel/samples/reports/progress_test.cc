@@ -1,0 +1,111 @@
+// What train_gpt writes about its steps: a line of JSON for each, lines of an earlier attempt that
+// a resumed training takes back, and nothing from other ranks than 0.
+
+#include "parallel/samples/reports/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include <tutti/error.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace tutti::parallel {
+namespace {
+
+class Progress : public testing::Test {
+ protected:
+  Progress() {
+    options_.json = folder_.path() / "steps.jsonl";
+    options_.peakFlops = 1e9;
+  }
+  /// Standard output of so many steps, after which the object is gone.
+  std::string train(bool enabled, int64_t first, int64_t last, double loss = 2.5) {
+    testing::internal::CaptureStdout();
+    TrainingProgress progress(options_, enabled);
+    if (options_.resume) progress.resumed(first - 1);
+    progress.begin(1000, 2'000'000, 2);
+    for (int64_t step = first; step <= last; ++step)
+      progress.step(step, {.loss = loss, .tokens = 64}, 0.001, {});
+    return testing::internal::GetCapturedStdout();
+  }
+  /// The numbers of the steps whose lines are in the file.
+  std::string steps() const {
+    std::string found;
+    const std::string text = folder_.read("steps.jsonl"), key = "{\"step\": ";
+    for (size_t at = 0; (at = text.find(key, at)) != std::string::npos;) {
+      at += key.size();
+      found += text.substr(at, text.find(',', at) - at) + " ";
+    }
+    return found;
+  }
+  bool wrote(const std::string& member) const {
+    return folder_.read("steps.jsonl").find(member) != std::string::npos;
+  }
+
+  tests::TemporaryFolder folder_;
+  TrainOptions options_;
+};
+
+TEST_F(Progress, IsALineOfJsonForEachStep) {
+  options_.steps = 3;
+  const std::string shown = train(true, 1, 3);
+  EXPECT_EQ(steps(), "1 2 3 ");
+  for (const char* member :
+       {"\"tokens\": 64", "\"loss\": 2.5", "\"learning_rate\": 0.001", "\"skipped\": false"})
+    EXPECT_TRUE(wrote(member)) << member;
+  EXPECT_TRUE(shown.starts_with("0.00 million parameters, 2.00 million bytes of text, 2 ranks, "))
+      << shown;
+  // The first and the last one, where the terminal is none.
+  EXPECT_NE(shown.find("step 1/3  loss 2.5000"), std::string::npos) << shown;
+  EXPECT_EQ(shown.find("step 2/3"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("step 3/3"), std::string::npos) << shown;
+}
+
+TEST_F(Progress, HasNullForWhatJsonCannotSay) {
+  train(true, 1, 1, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_TRUE(wrote("\"loss\": null")) << folder_.read("steps.jsonl");
+}
+
+TEST_F(Progress, OfOtherRanksIsNothing) {
+  EXPECT_EQ(train(false, 1, 2), "");
+  EXPECT_FALSE(std::filesystem::exists(options_.json));
+}
+
+TEST_F(Progress, GoesOnBehindTheStepThatIsResumed) {
+  train(true, 1, 5);
+  options_.resume = true;
+  train(true, 4, 4);
+  EXPECT_EQ(steps(), "1 2 3 4 ");
+  // A line that is not whole goes too.
+  const std::string whole = folder_.read("steps.jsonl");
+  tests::setContents(options_.json, whole.substr(0, whole.size() - 10));
+  train(true, 5, 5);
+  EXPECT_EQ(steps(), "1 2 3 5 ");
+}
+
+TEST_F(Progress, StartsAnewWithoutResume) {
+  train(true, 1, 5);
+  train(true, 1, 2);
+  EXPECT_EQ(steps(), "1 2 ");
+}
+
+TEST_F(Progress, NamesAFileThatCannotBeWritten) {
+  options_.json = folder_.path() / "nowhere" / "steps.jsonl";
+  try {
+    TrainingProgress progress(options_, true);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("--json " + options_.json), std::string::npos)
+        << error.what();
+  }
+  options_.json = "/dev/full";
+  TrainingProgress progress(options_, true);
+  EXPECT_THROW(progress.step(2, {}, 0, {}), Error);
+}
+
+}  // namespace
+}  // namespace tutti::parallel

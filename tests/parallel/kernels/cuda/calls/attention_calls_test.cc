@@ -1,5 +1,5 @@
 // Attention of a GPU by the reference kernels against the host's: whole sequences, blocks of them
-// and what is merged. attention/ has the tests of the others.
+// and what is merged. ../attention has the tests of the others.
 
 #include <cstdlib>
 

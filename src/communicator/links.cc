@@ -18,6 +18,7 @@ RankLinks::RankLinks(const Membership& who, const Settings& settings)
   for (int rank = 0; rank < who.size(); ++rank)
     topology_.hostOf.push_back(
         hosts.try_emplace(who.info(rank).bootId, static_cast<int>(hosts.size())).first->second);
+  ranksPerHost_ = topology_.ranksPerHost();
   visited_ = ranksToProbe(topology_, who.rank());
 }
 

@@ -25,6 +25,8 @@ class RankLinks {
   RankLinks(const Membership& who, const Settings& settings);
 
   const topology::Topology& topology() const { return topology_; }
+  /// As Topology::oversubscribed() has it; every call asks.
+  bool sharesCores() const { return ranksPerHost_ > topology_.cores; }
   transports::Endpoint* endpoint() const { return endpoint_.get(); }  ///< null when alone
   /// Ranks of other hosts whose addresses this one looks after.
   const std::vector<int>& probed() const { return visited_; }
@@ -42,6 +44,7 @@ class RankLinks {
   const Membership& who_;
   const Settings& settings_;
   topology::Topology topology_;
+  int ranksPerHost_ = 1;
   std::vector<int> visited_;
   std::unique_ptr<transports::Endpoint> endpoint_;
 };

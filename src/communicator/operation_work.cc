@@ -101,7 +101,7 @@ void OperationWork::takeNumber() {
   owners_->host.number(entry_);
 }
 
-bool OperationWork::sharesCores() const { return owners_->links.topology().oversubscribed(); }
+bool OperationWork::sharesCores() const { return owners_->links.sharesCores(); }
 
 double OperationWork::predictedMicroseconds() const {
   HostBackend& host = owners_->host;

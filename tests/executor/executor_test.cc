@@ -75,7 +75,7 @@ class OnHost final : public TwoRanks {
     executor::Exchange exchange;
     if (r == 0) exchange.sends.push_back({1, rank.in.data(), 16});
     if (r == 1) exchange.receives.push_back({0, rank.out.data(), 16});
-    rank.operation = &rank.executor.begin(placeOf(r), exchange);
+    rank.operation = &rank.executor.begin(placeOf(r), std::move(exchange));
   }
   void look() override {
     for (const auto& rank : ranks_) {

@@ -113,7 +113,7 @@ void GpuBackend::launching(const GpuWork& work, uint64_t behind, bool isCaptured
 }
 
 void GpuBackend::awaitIdle() {
-  for (base::Backoff backoff(!links_.topology().oversubscribed()); !hasLeftStreams();)
+  for (base::Backoff backoff(!links_.sharesCores()); !hasLeftStreams();)
     backoff.idle();
   if (std::exchange(buffersAreMapped_, false) &&
       (rank_->executor().failure() || failure_.hasFailed()))
@@ -124,7 +124,7 @@ void GpuBackend::awaitIdle() {
 // The monitor finds out what has gone wrong.
 void GpuBackend::await() {
   awaitIdle();
-  base::Backoff backoff(!links_.topology().oversubscribed());
+  base::Backoff backoff(!links_.sharesCores());
   while (rank_->executor().failure()) {
     failure_.throwIfFailed();
     backoff.idle();

@@ -9,21 +9,29 @@ std::unique_ptr<PreparedPlan> HostExecutor::prepare(const plan::PlanSpec& spec,
   return std::make_unique<HostPlan>(spec, programOf(rank_), rank_);
 }
 
-Operation& HostExecutor::begin(const HostRank& at, const HostPlans& plans, CollectiveCall call) {
+Operation& HostExecutor::begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call) {
   operation_.begin(at, plans, std::move(call));
   return operation_;
 }
 
-Operation& HostExecutor::begin(const HostRank& at, Exchange exchange) {
+Operation& HostExecutor::begin(const HostRank& at, Exchange&& exchange) {
   exchange_.begin(at, std::move(exchange));
   return exchange_;
 }
 
+namespace {
+
+/// By the one thread that writes it.
+void countOneMore(std::atomic<uint64_t>& count) {
+  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+}  // namespace
+
 void HostExecutor::end(bool well) {
-  if (well && isCollective_.load(std::memory_order_relaxed))
-    collectives_.fetch_add(1, std::memory_order_release);
+  if (well && isCollective_.load(std::memory_order_relaxed)) countOneMore(collectives_);
   isRunning_.store(false, std::memory_order_release);
-  if (well) completed_.fetch_add(1, std::memory_order_release);
+  if (well) countOneMore(completed_);
 }
 
 std::optional<uint64_t> HostExecutor::underWay() const {

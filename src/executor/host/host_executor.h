@@ -35,8 +35,8 @@ class HostExecutor final : public Executor {
     isCollective_.store(isCollective, std::memory_order_release);
     isRunning_.store(true, std::memory_order_seq_cst);
   }
-  Operation& begin(const HostRank& at, const HostPlans& plans, CollectiveCall call);
-  Operation& begin(const HostRank& at, Exchange exchange);
+  Operation& begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call);
+  Operation& begin(const HostRank& at, Exchange&& exchange);
   /// The operation has ended well, or has failed.
   void end(bool well);
   /// Of the exchange that runs: something is left to do with `peer`.

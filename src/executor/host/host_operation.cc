@@ -94,7 +94,7 @@ const plan::Holders* HostPlan::holders(bool inPlace) const {
   return inPlace ? &holdersInPlace_ : &holders_;
 }
 
-void HostOperation::begin(const HostRank& at, const HostPlans& plans, CollectiveCall call) {
+void HostOperation::begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call) {
   at_ = at;
   plans_ = plans;
   call_ = std::move(call);

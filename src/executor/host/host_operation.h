@@ -85,7 +85,7 @@ class HostOperation final : public Operation {
  public:
   /// Starts over with another call; what was allocated before is kept. Not while one is in
   /// progress. An element at `scalarAt` is read now.
-  void begin(const HostRank& at, const HostPlans& plans, CollectiveCall call);
+  void begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call);
 
   /// Throws MismatchSeen, and Mismatch where a peer sends something that is of no collective.
   Poll poll() override;

@@ -47,7 +47,8 @@ void begin(const Call& call, int r, Rank& rank, std::vector<Memory>& memory) {
       call.on(r, memory[r].bytes.data() + memory[r].in, memory[r].bytes.data() + memory[r].out);
   its.callHash = its.operation = 1;
   rank.operation.begin({r, call.spec.ranks, rank.endpoint.get(), &rank.windows},
-                       {.staged = &*rank.plan, .mapped = maps ? &*rank.plan : nullptr}, its);
+                       {.staged = &*rank.plan, .mapped = maps ? &*rank.plan : nullptr},
+                       std::move(its));
 }
 
 }  // namespace

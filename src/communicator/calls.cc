@@ -2,7 +2,7 @@
 
 #include <tutti/communicator.h>
 
-#include "src/communicator/call.h"
+#include "src/communicator/arguments.h"
 #include "src/communicator/host_backend.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/operations.h"

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "src/communicator/call.h"
+#include "src/communicator/arguments.h"
 #include "src/communicator/gpu/gpu_work.h"
 #include "src/communicator/host_backend.h"
 #include "src/communicator/owners.h"

@@ -9,7 +9,7 @@
 
 #include <tutti/device.h>
 
-#include "src/communicator/call.h"
+#include "src/communicator/arguments.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/owners.h"
 

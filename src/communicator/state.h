@@ -19,7 +19,7 @@
 #include <tutti/communicator.h>
 
 #include "src/base/clock.h"
-#include "src/communicator/call.h"
+#include "src/communicator/arguments.h"
 #include "src/communicator/children.h"
 #include "src/communicator/failure/failure_state.h"
 #include "src/communicator/failure/votes.h"

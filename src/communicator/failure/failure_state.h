@@ -5,14 +5,14 @@
 // wait looks at the failure and at what it waits for together. Any thread may call it.
 //
 // `mutex_` protects the failure and its time, and what Peers, Votes and GpuBackend say that it
-// does. The locks of the recorders and of GPU sides may be taken under it, and never the other way
-// round. A failure aborts the GPU while `mutex_` is held, so that no side is set or taken away
-// meanwhile.
+// does. The locks of the recorders and of GPU executors may be taken under it, and never the other
+// way round. A failure aborts the GPU while `mutex_` is held, so that no GpuRank is set or taken
+// away meanwhile.
 //
-// `failed_` is set with the failure, in sequentially consistent order with `active_` of
-// HostBackend: an operation raises `active_` and then looks at `failed_`; shrink() and subset() see
-// `failed_` set and then look at `active_`. So an operation either sees the failure or is waited
-// for.
+// `failed_` is set with the failure, in sequentially consistent order with the flag of HostExecutor
+// that an operation runs: an operation raises that flag and then looks at `failed_`; shrink() and
+// subset() see `failed_` set and then look at the flag. So an operation either sees the failure or
+// is waited for.
 
 #include <atomic>
 #include <condition_variable>
@@ -51,7 +51,7 @@ class FailureState {
   bool passOn();
 
   bool hasFailed() const { return failed_.load(std::memory_order_acquire); }
-  /// After `active_` was raised; see above.
+  /// After the flag of the executor was raised; see above.
   bool hasFailedInOrder() const { return failed_.load(std::memory_order_seq_cst); }
   void throwIfFailed() const;
   [[noreturn]] void throwFailure() const;

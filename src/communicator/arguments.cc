@@ -1,4 +1,4 @@
-#include "src/communicator/call.h"
+#include "src/communicator/arguments.h"
 
 #include <algorithm>
 #include <string>

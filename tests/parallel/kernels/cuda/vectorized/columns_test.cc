@@ -1,38 +1,22 @@
 // Sums over rows of each column: exactly where numbers are such that nothing is rounded, else
 // against float64; of rows that fill no thread, one slice, several, and more than there are slices.
-// Slices are added by the last block of each tile, and by a second launch: the same bits.
 
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <span>
 
-#include "tests/emulation/runtime/launched_kernels.h"
-#include "tests/parallel/kernels/cuda/vectorized/pool.h"
-#include "tests/support/sanitized.h"
+#include "tests/parallel/kernels/cuda/vectorized/column_sums.h"
 
 namespace tutti::parallel::cuda {
 namespace {
 
 constexpr double kUnit = 0x1p-24;  // of rounding to float32
 
-struct Size {
-  int32_t rows, width;
-};
 // A block's columns are 32 or 64. 8300 rows are more than 64 slices of 128.
 constexpr Size kSizes[] = {{1, 8},    {5, 72},    {33, 64},   {128, 264},
                            {129, 16}, {300, 136}, {1000, 64}, {8300, 8}};
-/// As the calls have them: biasGradient, rmsNormWeights, layerNormWeights.
-enum class Sums { OfDy, Products, Both };
 constexpr Sums kAllSums[] = {Sums::OfDy, Sums::Products, Sums::Both};
-const char* nameOf(Sums sums) {
-  return sums == Sums::OfDy ? "sums" : sums == Sums::Products ? "products" : "both";
-}
-
-cudaError_t start(MemoryBoundFamily family, const ColumnSums& x) {
-  return enqueue(ChosenMemoryBound{family, x}, false, nullptr);
-}
-
 double roundingOf(ElementFormat format) {
   return format == ElementFormat::BFloat16  ? 0x1p-8
          : format == ElementFormat::Float16 ? 0x1p-11
@@ -40,41 +24,6 @@ double roundingOf(ElementFormat format) {
 }
 double roundedTo(ElementFormat format, double value) {
   return numberOf(bitsOf(value, format), format);
-}
-
-int32_t tilesOf(const ColumnSums& x) {
-  const int32_t columns = runOf(x) == 4 ? 32 : 64;
-  return (x.width + columns - 1) / columns;
-}
-/// So many, of which results must have as before, and behind which is NaN.
-BlockArrivals arrivalsIn(Pool& pool, int32_t count) {
-  const Elements zeros = pool.random({1, count, count}, ElementFormat::Float32, {0, 0});
-  return {static_cast<uint32_t*>(zeros.data), count};
-}
-
-/// dy with a gap behind each row where `gap` is not zero; a counter for each tile.
-ColumnSums sumsOf(Pool& pool, Sums sums, const Size& size, const Formats& formats, bool accumulate,
-                  int32_t gap = 0, int64_t shift = 0) {
-  const Rows all{size.rows, size.width, size.width}, one{1, size.width, size.width},
-      numbers{1, size.rows, size.rows};
-  const Rows gaps{size.rows, size.width, size.width + gap, shift};
-  const bool isNormal = sums != Sums::OfDy;
-  ColumnSums x{
-      .dy = {pool.random(gaps, formats.kept), gaps.stride},
-      .x = isNormal ? pool.random(all, formats.elements) : Elements{},
-      .mean = sums == Sums::Both ? pool.random(numbers, ElementFormat::Float32) : Elements{},
-      .rstd = isNormal ? pool.random(numbers, ElementFormat::Float32, {0.25, 2}) : Elements{},
-      .sums = accumulate ? pool.random(one, formats.kept) : pool.result(one, formats.kept),
-      .sumsOfDy = sums == Sums::Both ? pool.random(one, ElementFormat::Float32) : Elements{},
-      .partial = nullptr,
-      .arrivals = {},
-      .rows = size.rows,
-      .width = size.width,
-      .accumulate = accumulate,
-      .accumulateOfDy = !accumulate};
-  if (const int64_t count = partialSumsOf(x); count > 0) x.partial = pool.scratch(count);
-  if (runOf(x) != 0) x.arrivals = arrivalsIn(pool, tilesOf(x));
-  return x;
 }
 
 template <class Test>
@@ -211,60 +160,6 @@ TEST(VectorizedColumns, SumsOfAPartAreThoseOfAll) {
         ASSERT_EQ(pool.numberIn(third, some.sums, c - 72), sum) << c;
       }
     }
-  }
-}
-
-/// Three calls, twice in turn, on the same counters and the same scratch; each adds to what is
-/// there.
-class CallsInTurn {
- public:
-  explicit CallsInTurn(const Formats& formats)
-      : counters_(arrivalsIn(pool_, 9)),
-        calls_{sumsOf(pool_, Sums::OfDy, {300, 136}, formats, true),
-               sumsOf(pool_, Sums::Both, {129, 264}, formats, true),
-               sumsOf(pool_, Sums::Products, {8192, 8}, formats, true)} {
-    for (ColumnSums& x : calls_) x.partial = calls_[1].partial;  // of these the largest
-  }
-  /// What they leave where each has a counter for each tile but so many; other numbers as before.
-  std::vector<char> leave(int missing) {
-    for (ColumnSums& x : calls_) x.arrivals = {counters_.counts, tilesOf(x) - missing};
-    std::vector<char> bytes =
-        pool_.compute([&](MemoryBoundFamily f) { return start(f); }).vectorized;
-    std::vector<char> others = bytes;
-    for (const ColumnSums& x : calls_)
-      for (const Elements& each : {x.sums, x.sumsOfDy})
-        if (each.data != nullptr) pool_.erase(others, each, x.width);
-    EXPECT_TRUE(others == pool_.image()) << "writes beside its results";
-    return bytes;
-  }
-
- private:
-  cudaError_t start(MemoryBoundFamily family) const {
-    cudaError_t error = cudaSuccess;
-    for (int i = 0; i < 6 && family != MemoryBoundFamily::Reference && error == cudaSuccess; ++i)
-      error = cuda::start(family, calls_[i % 3]);
-    return error;
-  }
-
-  Pool pool_;
-  const BlockArrivals counters_;
-  ColumnSums calls_[3];
-};
-
-// With too few counters these are not touched.
-TEST(VectorizedColumns, OneLaunchHasTheBitsOfTwo) {
-  // ThreadSanitizer takes seconds for each: of each width of tiles one.
-  for (const Formats& formats : std::span(kAllFormats).first(tests::kThreadSanitized ? 2 : 5)) {
-    SCOPED_TRACE(std::string(nameOf(formats.elements)) + " and " + nameOf(formats.kept));
-    CallsInTurn calls(formats);
-    std::vector<char> bytes[2];
-    for (const int missing : {0, 1}) {
-      const emulation::LaunchedKernels launched;
-      bytes[missing] = calls.leave(missing);
-      EXPECT_EQ(launched.of("::sumsOfSlices<").begun, 2 * 6);
-      EXPECT_EQ(launched.of("::sumsOfColumns<").begun, 2 * 6 * missing);
-    }
-    EXPECT_TRUE(bytes[0] == bytes[1]) << "other bits";
   }
 }
 

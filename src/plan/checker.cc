@@ -105,7 +105,9 @@ CheckResult PlanChecker::check(std::initializer_list<int> rounds) const {
       if (count == 1 && !inPlace) result.measured = machine.measured();
       if (machine.measured().canonicalOrder != spec_.canonicalOrder)
         return refuse("the order of additions is " + machine.measured().expression +
-                      ", unlike what the spec says of it"),
+                      (spec_.canonicalOrder
+                           ? ", which is not the canonical order that the spec names"
+                           : ", the canonical order, which the spec does not name")),
                result;
     }
   if (std::string fault = faultOfFacts(spec_, flat); !fault.empty()) refuse(fault);

@@ -113,8 +113,7 @@ void GpuBackend::launching(const GpuWork& work, uint64_t behind, bool isCaptured
 }
 
 void GpuBackend::awaitIdle() {
-  for (base::Backoff backoff(!links_.sharesCores()); !hasLeftStreams();)
-    backoff.idle();
+  for (base::Backoff backoff(!links_.sharesCores()); !hasLeftStreams();) backoff.idle();
   if (std::exchange(buffersAreMapped_, false) &&
       (rank_->executor().failure() || failure_.hasFailed()))
     rank_->awaitPeers();

@@ -1,9 +1,9 @@
 #pragma once
 
 // HandshakeListener: the listening sockets of a job's set-up. Whoever connects must finish the
-// handshake in time; a silent, slow or babbling connection is dropped and never delays another. The
-// number of strangers inside is bounded: when it is reached the oldest must go, after a moment in
-// which an honest one would have been done.
+// handshake in time; a connection that is silent, slow or sends anything else is dropped and never
+// delays another. The number of strangers inside is bounded: when it is reached the oldest must go,
+// after a moment in which an honest one would have been done.
 
 #include <functional>
 #include <list>

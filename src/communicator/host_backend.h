@@ -74,7 +74,7 @@ class HostBackend {
 
   // The thread's that drives the operation.
   bool isTurnOf(uint64_t number) const { return turn() == number; }
-  /// Before begin(). Throws the failure. Whether it throws or not, end() is told that it ran.
+  /// Before begin(). Throws the failure; fail() is told that it ran then, too.
   void activate(bool isCollective);
   executor::Operation& begin(const Recorder::Entry& entry, executor::CollectiveCall&& call,
                              ReadyChoice& choice);

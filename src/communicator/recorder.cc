@@ -1,12 +1,8 @@
 #include "src/communicator/recorder.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include <tutti/reduction.h>
 #include "src/base/check.h"
-#include "src/base/integers.h"
-#include "src/base/transfer_key.h"
 
 namespace tutti::communicator {
 namespace {

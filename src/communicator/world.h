@@ -36,8 +36,8 @@ struct World {
   const base::ProcessGuard guard;
   std::shared_ptr<bootstrap::ControlPlane> control;
   std::unique_ptr<WindowTable> windows;
-  /// Made by the first communicator that needs the network, by the NIC near the rank, where there
-  /// are several. Collective calls make communicators, so threads may come at once.
+  /// Made by the first communicator that needs the network, by the NIC closest to the rank, where
+  /// there are several. Collective calls make communicators, so threads may come at once.
   std::shared_ptr<transports::ucx::Worker> network(const LocalRank& rank);
   /// `shared`: of ranks that share a process, one for all of them; else null.
   World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared);

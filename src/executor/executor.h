@@ -32,13 +32,13 @@ class Executor {
 
   // Any thread's.
   /// Whether an operation, a graph's too, has begun and not ended. What does not come ends by its
-  /// deadline.
+  /// deadline. By copies: whether one waits for a peer, for copies end by themselves.
   virtual bool isRunning() = 0;
   /// Of a collective that has begun and not ended, a graph's too: how many of this rank's
-  /// operations had ended before it.
+  /// operations had ended before it. As of a moment ago.
   virtual std::optional<uint64_t> underWay() const = 0;
-  /// Collectives that have ended well, those of graphs each time; nothing where they are not
-  /// counted.
+  /// Collectives that have ended well, those of graphs each time; modulo 2^32 on GPUs, and nothing
+  /// by copies, which do not count them.
   virtual std::optional<uint64_t> collectivesEnded() const = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// How far apart the parts of a machine are, and which NIC is near a rank. Pure functions of a
+// How far apart the parts of a machine are, and which NIC is closest to a rank. Pure functions of a
 // Machine.
 
 #include <span>

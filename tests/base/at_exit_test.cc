@@ -22,7 +22,7 @@ class Exits : public testing::Test {
   std::string saidBy(const std::function<void()>& body) {
     EXPECT_EQ(tests::inChild([&] {
                 body();
-                std::exit(7);
+                std::exit(testing::Test::HasFailure() ? 1 : 7);
                 return 0;
               }),
               7);

@@ -53,15 +53,16 @@ TEST(ServiceThread, IsWaitedForAtItsEnd) {
 TEST(ServiceThread, MayBeFinishedByItsOwnBody) {
   auto* const thread = new ServiceThread;
   std::promise<void> started;
-  std::promise<bool> ended;
-  thread->start("tutti-self", [&, begun = started.get_future().share()] {
+  const auto ended = std::make_shared<std::promise<bool>>();
+  std::future<bool> result = ended->get_future();
+  thread->start("tutti-self", [thread, ended, begun = started.get_future().share()] {
     begun.wait();
     const bool here = thread->runsHere();
     delete thread;
-    ended.set_value(here);
+    ended->set_value(here);
   });
   started.set_value();
-  EXPECT_TRUE(ended.get_future().get());
+  EXPECT_TRUE(result.get());
 }
 
 TEST(ServiceThread, RunsAloneWithoutAnObject) {

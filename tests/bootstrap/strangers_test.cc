@@ -85,19 +85,19 @@ TEST(Strangers, GarbageSilenceAndScansDoNotDelayAJob) {
     Rendezvous opened = point;
     opened.openedByRankZero = false;
     RendezvousServer server(opened, std::chrono::seconds(60));
-    std::vector<base::FileDescriptor> silent, babbling;
+    std::vector<base::FileDescriptor> silent, talking;
     for (int i = 0; i < 40; ++i) {
       silent.push_back(dial(point.address));
-      babbling.push_back(dial(point.address));
+      talking.push_back(dial(point.address));
       const std::string text = "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n" + std::string(200, 'x');
-      ::send(babbling.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
+      ::send(talking.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
       dial(point.address);  // a port scan: connects and goes
     }
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(joinAll(opened, 4), std::vector<std::string>(4, "joined"));
     // Faster than any stranger is dropped for silence, so nobody waited for one.
     EXPECT_LT(std::chrono::steady_clock::now() - start, HandshakeListener::kHandshakeTime);
-    for (const auto& socket : babbling)
+    for (const auto& socket : talking)
       EXPECT_TRUE(eventually([&] { return isClosedByPeer(socket.get()); }));
   }
 }

@@ -44,7 +44,7 @@ TEST(CallFacts, CountTheElementsOfABlock) {
 // Each field makes another fingerprint; none looks like a transfer's.
 TEST(CallFacts, DifferInTheirFingerprints) {
   const CallFacts one = callOf(10).facts;
-  std::vector<CallFacts> others(8, one);
+  std::vector<CallFacts> others(11, one);
   others[0].collective = plan::Collective::AllReduce;
   others[1].type = DataType::Int32;
   others[2].op = ReduceOp::Max;
@@ -53,6 +53,9 @@ TEST(CallFacts, DifferInTheirFingerprints) {
   others[5].count = 11;
   others[6].blocksHash = 1;
   others[7].planHash = 1;
+  others[8].algorithm = plan::Algorithm::DoubleTree;
+  others[9].reduction[0] = 1;
+  others[10].reduction[1] = 1;
   for (const CallFacts& other : others) {
     EXPECT_NE(other.fingerprint(), one.fingerprint()) << other.describe();
     EXPECT_EQ(other.fingerprint() & base::kExchangeBit, 0u);

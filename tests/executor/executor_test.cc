@@ -203,6 +203,11 @@ INSTANTIATE_TEST_SUITE_P(Executors, Questions,
 // When a rank has left, nobody hears any more of what a graph replays.
 template <class Ranks>
 void expectNothingOnceItHasLeft(Ranks& ranks) {
+  ranks.launch(0);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!ranks.executor(0).underWay() && std::chrono::steady_clock::now() < end)
+    ranks.executor(0).watch();
+  EXPECT_EQ(ranks.executor(0).underWay(), 0);
   ranks.executor(0).leave();
   EXPECT_FALSE(ranks.executor(0).isRunning());
   EXPECT_EQ(ranks.executor(0).underWay(), std::nullopt);
@@ -212,8 +217,10 @@ void expectNothingOnceItHasLeft(Ranks& ranks) {
 
 TEST(Questions, OfWhoHasLeft) {
   DeviceRanks kernels({.ranks = 2});
+  kernels.begin(ringCall(2, kCount), Wire::Simple, 1);
   expectNothingOnceItHasLeft(kernels);
   CopyRanks copies({.ranks = 2});
+  copies.begin(ringCall(2, kCount), 1);
   expectNothingOnceItHasLeft(copies);
 }
 

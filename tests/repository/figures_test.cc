@@ -146,6 +146,8 @@ void print(const Figure& figure) {
 TEST(Figures, OfTheRepositoryKeepToTheirLimits) {
   const Tree tree(readTree(sourceRoot));
   EXPECT_GE(tree.code.size(), 20u) << sourceRoot;
+  EXPECT_FALSE(membersOfImpl(tree).fields.empty()) << "Communicator::Impl is not found";
+  EXPECT_EQ(callStructs(tree).size(), 1u) << "executor::CollectiveCall is not found, or has a copy";
   for (const Figure& figure : figuresOf(tree)) {
     print(figure);
     EXPECT_TRUE(figure.holds()) << figure.name << ": " << figure.value << ", limit "

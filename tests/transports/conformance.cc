@@ -223,7 +223,7 @@ class DirectRing {
   }
   Endpoint& endpoint(size_t rank) { return *all_[rank]; }
   bool isDirect(size_t rank) const { return isDirect_[rank]; }
-  // Lends a message, which the other end takes; what is wrong with it.
+  // Sends a message zero-copy, which the other end takes; what is wrong with it.
   std::string pass(uint32_t bytes) {
     SendRing& send = all_[0]->sendRing(1, 0);
     ReceiveRing& receive = all_[1]->receiveRing(0, 0);

@@ -2,7 +2,8 @@
 
 // Kernels on a GPU of NVIDIA: every operand is read and written where it lies. Matrix products
 // (gemm/README.md) and attention (attention/README.md) of 16 bits are computed by tensor cores. All
-// others are plain: what tuned ones are compared with, and what computes what these do not.
+// others are reference kernels: what tuned ones are compared with, and what computes what these do
+// not.
 //
 // Operands lie in memory that the GPU addresses, pinned memory of the host included. Calls are
 // enqueued on one stream, and return before they are done, but for those that the host learns

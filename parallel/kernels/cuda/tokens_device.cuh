@@ -10,8 +10,8 @@
 //
 // Bound: the memory's bandwidth; of the links a loop over the ids, from the second-level cache,
 // which is the square of tokens where ids are rare; vectorized/sums_device.cuh sorts instead.
-// Statistics read logits twice, and the gradient reads them and writes them; streaming/ has kernels
-// that read them once.
+// Statistics read logits twice, and the gradient reads them and writes them; vectorized/ has
+// kernels that read them once.
 
 #include "parallel/kernels/cuda/loss_device.cuh"
 #include "parallel/kernels/cuda/placed_rows_device.cuh"

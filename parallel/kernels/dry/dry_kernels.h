@@ -47,7 +47,7 @@ class DryKernels final : public Kernels {
   void addBias(const Tensor& bias, const Tensor& y) override;
   void biasGradient(const Tensor& dy, const Tensor& db, double beta) override;
   void add(const Tensor& from, const Tensor& to) override;
-  /// Of a GPU what its own kernels say, unless they are told to be plain.
+  /// Of a GPU what its own kernels say, unless the reference kernels are asked for.
   int64_t normSlices(const NormSlicesArgs& args) const override;
   void layerNorm(const LayerNormArgs& args) override;
   void layerNormBackward(const LayerNormBackwardArgs& args) override;

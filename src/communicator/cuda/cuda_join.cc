@@ -3,9 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
+#include <utility>
 
-#include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
@@ -79,7 +80,7 @@ size_t streamsOf(uint32_t ranks) {
   return ranks > 1 || queues <= 3 ? 1 : queues - 2;
 }
 
-/// No other side of any process has it, as far as chance goes.
+/// No other join of any process has it, as far as chance goes.
 uint64_t newNumber() {
   std::random_device random;
   return static_cast<uint64_t>(random()) << 32 | random();
@@ -128,6 +129,8 @@ CudaJoin::CudaJoin(const Options& options)
 CudaJoin::~CudaJoin() {
   abort();
   try {
+    const OnDevice on(device());
+    const OutsideCapture outside;
     giveBlocks();
     if (endpoint_) CudaRanks::ofProcess().free(takeMemory());
   } catch (const std::exception& e) {
@@ -348,7 +351,8 @@ std::unique_ptr<GpuRank> CudaJoin::makeReady() {
       otherDevices.push_back(peer.device);
   // So that copies that a thread waits for make no stream beside calls that run.
   device::sharedStream(device::StreamPurpose::Copies, options_.device.index);
-  // Whatever throws leaves all that this join has to it.
+  // Where making the executor throws, this join keeps its memory, but not the transport to other
+  // hosts.
   auto ready = std::make_unique<CudaRank>(CudaRank::Options{.rank = rank(),
                                                             .device = options_.device,
                                                             .facts = facts(),

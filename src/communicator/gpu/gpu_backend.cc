@@ -183,7 +183,7 @@ void GpuBackend::finish() {
 // to give back what they have taken. Who does not leave in time is left with memory that this
 // process does not free.
 void GpuBackend::awaitPeers(const Peers& peers) {
-  if (!rank_) return;
+  if (!join_ || !obstacle_.empty()) return;
   auto lock = failure_.lock();
   const auto allGone = [&] {
     for (int peer = 0; peer < who_.size(); ++peer)
@@ -193,7 +193,11 @@ void GpuBackend::awaitPeers(const Peers& peers) {
   if (failure_.wait(lock, kPeersLeave, allGone)) return;
   base::log(LogLevel::Warning, who_.self(), ": other ranks do not leave; its memory of ",
             toString(device()), " is kept");
-  rank_.release();
+  // Where set-up has failed half-way, the join has it still.
+  if (rank_)
+    rank_.release();
+  else
+    join_.release();
 }
 
 // What is launched or replayed later finds memory and words that end it.

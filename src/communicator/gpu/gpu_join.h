@@ -50,8 +50,8 @@ class GpuJoin {
     int rank = 0, size = 1;
     int64_t timeoutMs = 0;
     uint32_t mostBlocks = 0;          ///< 0: as many as seem good
-    bool byCopies = false;            ///< where no peer is far
-    bool hasOtherProcesses = false;   ///< some of the peers that are not far are of others
+    bool byCopies = false;            ///< where no peer is remote
+    bool hasOtherProcesses = false;   ///< some of the local peers are of others
     std::vector<bool> isRemote = {};  ///< by peer: not joined on this host but by a network
     bool reachesGpus = false;         ///< that network sends from GPUs' memory, and to it
     /// The transport of those peers, with such rings; called where there are some.

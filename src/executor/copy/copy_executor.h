@@ -74,7 +74,7 @@ class CopyExecutor final : public GpuExecutor {
   void leave() override;
   void giveBlocks() override {}  // it has none
   std::optional<ExecutorFailure> failure() const override;
-  /// Ranks for whom lanes have been seen to wait for so long.
+  /// Ranks for whom lanes have been seen to wait for so long; what missedLeaver() goes by.
   std::vector<int> awaited(std::chrono::nanoseconds since) const { return watcher_.awaited(since); }
 
  private:

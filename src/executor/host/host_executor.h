@@ -6,9 +6,9 @@
 // Only the thread that drives an operation calls enter(), begin(), poll() of the operation and
 // end(); release stores hand the executor on to the next one. Anybody may ask the rest.
 //
-// enter() raises the flag that isRunning() reads, in sequentially consistent order: whoever sets
-// another flag before asks isRunning(), and looks at that flag behind enter(), either sees the flag
-// or is waited for. A collective is counted before the flag goes down.
+// enter() raises the flag that isRunning() reads, in sequentially consistent order. Another thread
+// may set a flag of its own and then ask isRunning(); the driving thread looks at that flag after
+// enter(). So one of the two sees the other. A collective is counted before the flag goes down.
 
 #include <atomic>
 #include <cstdint>

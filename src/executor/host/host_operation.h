@@ -72,7 +72,8 @@ struct HostRank {
   const WindowResolver* windows = nullptr;   ///< for plans on mapped buffers
 };
 
-/// By what a call is performed: HostPlans, and what decides between them. They outlive the call.
+/// The plans of a call, made by HostExecutor::prepare(), and what chooses between them. All outlive
+/// the call.
 struct HostPlans {
   const PreparedPlan* staged = nullptr;
   const PreparedPlan* mapped = nullptr;  ///< or null

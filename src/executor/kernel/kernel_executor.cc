@@ -183,8 +183,8 @@ bool KernelExecutor::mayFollow(std::span<const GpuLaunch> launches, const GpuLau
 }
 
 void KernelExecutor::leave() {
-  if (proxy_) proxy_->finish();
   hasLeft_.store(true, std::memory_order_release);
+  if (proxy_) proxy_->finish();
   abort();
 }
 
@@ -260,8 +260,7 @@ std::optional<ExecutorFailure> KernelExecutor::failure() const {
   const auto remote = proxy_ ? proxy_->failure() : std::nullopt;
   if (written == nullptr && !remote) return {};
   if (written == nullptr) {
-    ExecutorFailure failure(Error(remote->error.code(), base::message("rank ", endpoint_.rank(),
-                                                                      ": ", remote->error.what())));
+    ExecutorFailure failure(remote->error);
     failure.peer = remote->peer;
     return failure;
   }

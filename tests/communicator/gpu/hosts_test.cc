@@ -1,5 +1,5 @@
-// Communicators on GPUs whose ranks are as on several hosts: near ones are joined by p2p,
-// far ones by UCX through the host. What the callers see is the same.
+// Communicators on GPUs whose ranks are as on several hosts: local ones are joined by p2p,
+// remote ones by UCX through the host. What the callers see is the same.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -203,7 +203,7 @@ DeviceRanksOptions exchangingOverHosts(uint32_t directBytes) {
   return options;
 }
 
-// Near and far transfers at the same time, in turns with collectives.
+// Local and remote transfers at the same time, in turns with collectives.
 class ExchangesOverHosts : public testing::TestWithParam<uint32_t> {};
 TEST_P(ExchangesOverHosts, GiveWhatWasSent) {
   DeviceRanks ranks(exchangingOverHosts(GetParam()));

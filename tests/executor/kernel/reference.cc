@@ -54,8 +54,14 @@ void begin(const Call& call, int r, Rank& rank, std::vector<Memory>& memory) {
 }  // namespace
 
 executor::CollectiveCall Call::on(int rank, const std::byte* in, std::byte* out) const {
+  executor::CallFacts facts{.type = type, .op = op, .deterministic = deterministic, .count = count};
+  if (!blocks.empty()) {  // as withBlocks() has them
+    facts.count = 0;
+    for (const plan::Block& block : blocks) facts.count += block.bytes / sizeOf(type);
+    facts.blocksHash = 1;
+  }
   return {
-      .facts = {.type = type, .op = op, .deterministic = deterministic, .count = count},
+      .facts = facts,
       .in = in,
       .out = out,
       .scalar = scalar(rank),

@@ -1,7 +1,7 @@
 #pragma once
 
 // Which kernels compute attention: those of this folder where operands and the GPU allow, else the
-// plain ones.
+// reference ones.
 
 #include <string>
 

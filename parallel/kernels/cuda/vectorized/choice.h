@@ -15,8 +15,8 @@ enum class MemoryBoundFamily { Reference, Vectorized };
 MemoryBoundFamily memoryBoundOfEnvironment();
 
 // How many neighbours the kernels take at once (arguments.h): 0 where these operands are for the
-// plain ones, as they are where something is of float64, where an operand or a row of it does not
-// begin at a multiple of 16 bytes, and where a row is no multiple of that many elements.
+// reference ones, as they are where something is of float64, where an operand or a row of it does
+// not begin at a multiple of 16 bytes, and where a row is no multiple of that many elements.
 
 int32_t runOf(const MoveRows& x);
 int32_t runOf(const Convert& x);

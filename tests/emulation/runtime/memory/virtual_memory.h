@@ -37,7 +37,7 @@ void dropPhysical(Physical* physical);
 /// Where it is mapped in this process, readable and writable, so many bytes from its start on; null
 /// where it is not.
 char* mappedAt(const Physical* physical, size_t fromBytes, size_t bytes);
-/// What another process, or an exported handle, has lent.
+/// What another process, or an exported handle, has given.
 bool isImported(const Allocation& allocation);
 inline bool isGranular(size_t bytes) { return bytes % kGranularity == 0; }
 

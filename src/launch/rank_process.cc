@@ -143,7 +143,8 @@ void RankProcess::reap(bool wait) {
   }
   kill(-pid_, SIGKILL);  // what it started; its own entry still keeps the group's number taken
   guardian_.remove(pid_);
-  while (waitid(P_PID, pid_, &info, WEXITED) < 0 && errno == EINTR) {
+  siginfo_t again = {};  // another thread may reap it now: then this says nothing
+  while (waitid(P_PID, pid_, &again, WEXITED) < 0 && errno == EINTR) {
   }
   end_ = RankEnd{false, info.si_code != CLD_EXITED, info.si_status};
   pidfd_.reset();

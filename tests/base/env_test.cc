@@ -10,23 +10,12 @@
 #include <string>
 
 #include "src/base/check.h"
-#include "tests/support/child_processes.h"
+#include "tests/support/environment_variables.h"
 
 namespace tutti::base {
 namespace {
 
-using Variables = std::vector<std::pair<const char*, const char*>>;
-
-/// Runs `body` where these variables alone are set of those that the library reads.
-void with(const Variables& variables, const std::function<void()>& body) {
-  EXPECT_EQ(tests::inChild([&] {
-              ::clearenv();
-              for (const auto& [name, value] : variables) ::setenv(name, value, 1);
-              body();
-              return testing::Test::HasFailure() ? 1 : 0;
-            }),
-            0);
-}
+using tests::withVariables;
 
 TEST(Environment, HasDefaults) {
   const auto expectDefaults = [] {
@@ -38,35 +27,36 @@ TEST(Environment, HasDefaults) {
     EXPECT_FALSE(env().gpuDirect);
     EXPECT_EQ(env().gpuQueues, 8);
   };
-  with({}, expectDefaults);
-  with({{"TUTTI_LOG", ""}, {"TUTTI_TIMEOUT_MS", ""}, {"TUTTI_GPU_DIRECT", ""}}, expectDefaults);
+  withVariables({}, expectDefaults);
+  withVariables({{"TUTTI_LOG", ""}, {"TUTTI_TIMEOUT_MS", ""}, {"TUTTI_GPU_DIRECT", ""}},
+                expectDefaults);
 }
 
 TEST(Environment, IsReadOnce) {
-  with({{"TUTTI_TIMEOUT_MS", "1"},
-        {"TUTTI_DETERMINISTIC", "1"},
-        {"TUTTI_ALGORITHM", "ring/2"},
-        {"TUTTI_SLOT_BYTES", "67108864"},
-        {"TUTTI_STRAGGLER_MS", "0"},
-        {"TUTTI_GPU_DIRECT", "0"},
-        {"TUTTI_LOG", "debug"}},
-       [] {
-         EXPECT_EQ(env().timeoutMs, 1);
-         EXPECT_TRUE(env().deterministic);
-         EXPECT_EQ(env().algorithm, "ring/2");
-         EXPECT_EQ(env().slotBytes, size_t{64} << 20);
-         EXPECT_EQ(env().stragglerMs, 0);
-         EXPECT_EQ(env().gpuDirect, false);
-         EXPECT_EQ(env().log, LogLevel::Debug);
-         ::setenv("TUTTI_TIMEOUT_MS", "2", 1);
-         EXPECT_EQ(env().timeoutMs, 1);
-       });
-  with({{"TUTTI_LOG", "off"}}, [] { EXPECT_FALSE(env().log); });
+  withVariables({{"TUTTI_TIMEOUT_MS", "1"},
+                 {"TUTTI_DETERMINISTIC", "1"},
+                 {"TUTTI_ALGORITHM", "ring/2"},
+                 {"TUTTI_SLOT_BYTES", "67108864"},
+                 {"TUTTI_STRAGGLER_MS", "0"},
+                 {"TUTTI_GPU_DIRECT", "0"},
+                 {"TUTTI_LOG", "debug"}},
+                [] {
+                  EXPECT_EQ(env().timeoutMs, 1);
+                  EXPECT_TRUE(env().deterministic);
+                  EXPECT_EQ(env().algorithm, "ring/2");
+                  EXPECT_EQ(env().slotBytes, size_t{64} << 20);
+                  EXPECT_EQ(env().stragglerMs, 0);
+                  EXPECT_EQ(env().gpuDirect, false);
+                  EXPECT_EQ(env().log, LogLevel::Debug);
+                  ::setenv("TUTTI_TIMEOUT_MS", "2", 1);
+                  EXPECT_EQ(env().timeoutMs, 1);
+                });
+  withVariables({{"TUTTI_LOG", "off"}}, [] { EXPECT_FALSE(env().log); });
 }
 
 /// What env() says of it, each time that it is called; and others have their defaults.
 void expectRefused(const char* name, const char* value, const std::string& said) {
-  with({{name, value}, {"TUTTI_INTERFACE", "eth7"}}, [&] {
+  withVariables({{name, value}, {"TUTTI_INTERFACE", "eth7"}}, [&] {
     for (int times = 0; times < 2; ++times) {
       try {
         env();
@@ -95,7 +85,7 @@ TEST(Environment, NamesWhatIsMalformed) {
 
 // The first of several.
 TEST(Environment, NamesTheFirstThatIsMalformed) {
-  with({{"TUTTI_TIMEOUT_MS", "x"}, {"TUTTI_DETERMINISTIC", "x"}}, [] {
+  withVariables({{"TUTTI_TIMEOUT_MS", "x"}, {"TUTTI_DETERMINISTIC", "x"}}, [] {
     try {
       env();
       ADD_FAILURE() << "accepted";
@@ -109,8 +99,8 @@ TEST(Environment, NamesTheFirstThatIsMalformed) {
 TEST(Environment, TakesCudasQueuesAsCudaDoes) {
   for (const auto& [value, queues] : std::vector<std::pair<const char*, long>>{
            {"1", 1}, {"32", 32}, {"33", 32}, {"0", 8}, {"-4", 8}, {"many", 8}, {"4x", 4}})
-    with({{"CUDA_DEVICE_MAX_CONNECTIONS", value}},
-         [queues = queues] { EXPECT_EQ(env().gpuQueues, queues); });
+    withVariables({{"CUDA_DEVICE_MAX_CONNECTIONS", value}},
+                  [queues = queues] { EXPECT_EQ(env().gpuQueues, queues); });
 }
 
 }  // namespace

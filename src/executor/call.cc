@@ -104,8 +104,7 @@ uint64_t CallFacts::blockCount(int ranks) const {
 }
 
 uint64_t CollectiveCall::bufferBytes(const plan::PlanSpec& spec) const {
-  return facts.blockCount(spec.ranks) * sizeOf(facts.type) *
-         std::max(plan::blocksOf(spec, plan::Buffer::In), plan::blocksOf(spec, plan::Buffer::Out));
+  return facts.blockCount(spec.ranks) * sizeOf(facts.type) * plan::mostBlocksOf(spec);
 }
 
 void CollectiveCall::requireFits(const plan::PlanSpec& spec) const {

@@ -187,6 +187,11 @@ constexpr uint32_t blocksOf(const PlanSpec& spec, Buffer buffer) {
   }
   return 0;
 }
+/// Of the larger user buffer.
+constexpr uint32_t mostBlocksOf(const PlanSpec& spec) {
+  const uint32_t in = blocksOf(spec, Buffer::In), out = blocksOf(spec, Buffer::Out);
+  return in > out ? in : out;
+}
 /// Users give In and Out only to the ranks that have a use for them.
 constexpr bool isGiven(const PlanSpec& spec, Buffer buffer, int rank) {
   if (buffer == Buffer::Scratch) return true;

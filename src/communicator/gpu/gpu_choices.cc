@@ -68,9 +68,7 @@ const GpuChoice& GpuChoices::choose(const CallFacts& facts, GpuRank& rank) {
     plan = rank.executor().prepare(made.spec,
                                    [&](int other) { return collectives::build(made.spec, other); });
   made.plan = plan.get();
-  const uint32_t blocks = std::max(plan::blocksOf(made.spec, plan::Buffer::In),
-                                   plan::blocksOf(made.spec, plan::Buffer::Out));
-  made.slices = slicesFor(made.spec, blocks * bytes, gpu);
+  made.slices = slicesFor(made.spec, plan::mostBlocksOf(made.spec) * bytes, gpu);
   base::log(LogLevel::Debug, who_.self(), ": on ", toString(settings_.device),
             " for blocks of up to ", bytes, " bytes: ", made.spec.describe());
   return choices_.emplace(key, made).first->second;

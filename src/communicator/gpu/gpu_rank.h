@@ -7,7 +7,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include <tutti/device.h>
@@ -18,8 +17,8 @@ namespace tutti::communicator {
 
 /// What plans are chosen for.
 struct GpuFacts {
-  uint64_t group =
-      0;  ///< the same for all ranks of a communicator, and in one process for no other
+  /// The same for all ranks of a communicator, and in one process for no other.
+  uint64_t group = 0;
   bool byCopies = false;  ///< calls are copies and waits on streams
   bool canMap = false;    ///< kernels of this process may address all ranks' buffers
   size_t slotBytes = 0;

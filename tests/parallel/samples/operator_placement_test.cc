@@ -1,20 +1,13 @@
 // The sample of operators on different ranks as its user meets it. The folder of the programs is
 // the argument of this test.
 
-#include "tests/parallel/samples/sample_output.h"
+#include "tests/parallel/samples/sample_programs.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
-std::string programs;
 const tests::Arguments commandLine{{"FOLDER_OF_SAMPLES", &programs}};
-
-Output run(const std::string& command) { return runProgram(programs + "/" + command); }
-
-void expectRefused(const std::string& command, int exitCode, const std::string& named) {
-  expectRefusal(programs + "/" + command, exitCode, named);
-}
 
 // Each operator on a rank of its own: the losses of one rank, and half of the AllReduces of blocks
 // that are cut, in 4 micro-batches of 2 blocks: 1 for the embeddings and 1 for the head's gradient

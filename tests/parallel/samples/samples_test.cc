@@ -10,17 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "tests/parallel/samples/sample_output.h"
+#include "tests/parallel/samples/sample_programs.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
-std::string programs;
 const tests::Arguments commandLine{{"FOLDER_OF_SAMPLES", &programs}};
-
-Output run(const std::string& command) { return runProgram(programs + "/" + command); }
 
 class Samples : public testing::Test {
  protected:

@@ -3,16 +3,13 @@
 
 #include <map>
 
-#include "tests/parallel/samples/sample_output.h"
+#include "tests/parallel/samples/sample_programs.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
-std::string programs;
 const tests::Arguments commandLine{{"FOLDER_OF_SAMPLES", &programs}};
-
-Output run(const std::string& command) { return runProgram(programs + "/" + command); }
 
 // Sums of 128 products, whose order depends on the number of ranks, over 40 steps.
 TEST(TensorParallelMlp, HasTheLossesOfOneRank) {

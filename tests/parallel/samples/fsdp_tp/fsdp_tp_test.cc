@@ -7,20 +7,14 @@
 #include <iterator>
 #include <map>
 
-#include "tests/parallel/samples/sample_output.h"
+#include "tests/parallel/samples/sample_programs.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
-std::string programs, readmePath;
+std::string readmePath;
 const tests::Arguments commandLine{{"FOLDER_OF_SAMPLES", &programs}, {"README", &readmePath}};
-
-Output run(const std::string& command) { return runProgram(programs + "/" + command); }
-
-void expectRefused(const std::string& command, int exitCode, const std::string& named) {
-  expectRefusal(programs + "/" + command, exitCode, named);
-}
 
 // FSDP cannot cut what --tp can; what was planned is what arenas then needed, or it fails.
 TEST(FsdpTp, KeepsItsLimit) {

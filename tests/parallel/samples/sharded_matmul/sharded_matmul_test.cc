@@ -4,20 +4,13 @@
 #include <algorithm>
 #include <regex>
 
-#include "tests/parallel/samples/sample_output.h"
+#include "tests/parallel/samples/sample_programs.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
-std::string programs;
 const tests::Arguments commandLine{{"FOLDER_OF_SAMPLES", &programs}};
-
-Output run(const std::string& command) { return runProgram(programs + "/" + command); }
-
-void expectRefused(const std::string& command, int exitCode, const std::string& named) {
-  expectRefusal(programs + "/" + command, exitCode, named);
-}
 
 std::string withoutTimes(const std::string& text) {
   return std::regex_replace(text, std::regex(", [0-9]+ us|, worst difference [^\n]*"), "");

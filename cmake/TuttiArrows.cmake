@@ -14,7 +14,8 @@ set(TUTTI_ARROWS
     "src/device           : include/tutti src/base"
     "src/plan             : include/tutti src/base"
     "src/topology         : include/tutti src/base"
-    "src/bootstrap        : include/tutti src/base"
+    "src/wire             : include/tutti src/base"
+    "src/bootstrap        : include/tutti src/base src/wire"
     "collectives          : include/tutti src/base src/plan src/topology"
     "transports           : include/tutti src/base"
     "transports/joined    : include/tutti src/base transports"
@@ -33,7 +34,7 @@ transports/ucx src/executor src/executor/host src/executor/copy src/executor/ker
     "src/nccl             : include/tutti include/tutti-nccl src/base src/numbers src/device src/communicator"
     "src/launch           : include/tutti src/base src/bootstrap"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
-src/bootstrap collectives transports transports/joined transports/shm transports/ucx \
+src/wire src/bootstrap collectives transports transports/joined transports/shm transports/ucx \
 src/executor/host src/communicator \
 src/launch src/tools/plan parallel/tensor parallel/checkpoint parallel/kernels parallel/kernels/dry \
 parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \

@@ -61,18 +61,19 @@ uint16_t rendezvousPort(const LaunchFacts& facts, const Lookup& lookup) {
 }
 
 Rendezvous withKey(const LaunchFacts& facts, uint16_t port, const std::string& key) {
-  return {.address = resolve(*facts.host, port),
-          .credentials = {.secret = digest<32>("job key", key),
-                          .job = digest<16>("job", runSeed(facts))},
+  return {.address = wire::resolve(*facts.host, port),
+          .credentials = {.secret = wire::digest<32>("job key", key),
+                          .job = wire::digest<16>("job", runSeed(facts))},
           .openedByRankZero = true};
 }
 
 /// For ranks of one host and one user.
 Rendezvous onThisHost(const LaunchFacts& facts, const std::optional<std::string>& key) {
   const std::string seed = runSeed(facts);
-  return {.address = derivedUnixAddress(seed),
-          .credentials = {.secret = key ? digest<32>("job key", *key) : digest<32>("no key", seed),
-                          .job = digest<16>("job", seed),
+  return {.address = wire::derivedUnixAddress(seed),
+          .credentials = {.secret = key ? wire::digest<32>("job key", *key)
+                                        : wire::digest<32>("no key", seed),
+                          .job = wire::digest<16>("job", seed),
                           .sameUser = true},
           .openedByRankZero = true};
 }
@@ -82,8 +83,9 @@ Rendezvous withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
     base::log(LogLevel::Warning, "TUTTI_ALLOW_UNAUTHENTICATED=1: anybody who reaches ",
               base::printable(*facts.host), " may join this job");
     const std::string seed = runSeed(facts);
-    return {.address = resolve(*facts.host, rendezvousPort(facts, lookup)),
-            .credentials = {.secret = digest<32>("no key", seed), .job = digest<16>("job", seed)},
+    return {.address = wire::resolve(*facts.host, rendezvousPort(facts, lookup)),
+            .credentials = {.secret = wire::digest<32>("no key", seed),
+                            .job = wire::digest<16>("job", seed)},
             .openedByRankZero = true};
   }
   if (!facts.oneHost)

@@ -40,7 +40,7 @@ bool areKnown(const HostFacts& facts) {
   return facts.bootId != kUnknownBootId && facts.networkNamespace != 0;
 }
 
-std::string hostId(const HostFacts& facts, const std::optional<Address>& network) {
+std::string hostId(const HostFacts& facts, const std::optional<wire::Address>& network) {
   const std::string id = base::message(facts.bootId, "/net:", facts.networkNamespace);
   return areKnown(facts) || !network ? id : base::message(id, "/", network->describeIp());
 }

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "src/bootstrap/address.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/wire/address.h"
 
 namespace tutti::bootstrap {
 
@@ -27,7 +27,7 @@ bool areKnown(const HostFacts& facts);
 /// As PeerInfo::bootId. Where a fact is unknown, as there is no /proc, other hosts' are too: what
 /// tells them apart is `network`, by which other hosts reach this one. Whose ranks meet at a Unix
 /// socket, and have none, are on one host.
-std::string hostId(const HostFacts& facts, const std::optional<Address>& network);
+std::string hostId(const HostFacts& facts, const std::optional<wire::Address>& network);
 
 /// This process: host name, boot id and network namespace, pid, usable processors.
 PeerInfo describeThisProcess();

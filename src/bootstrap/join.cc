@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kMalformedTime{10'000};
 
 void requireDescriptors(int size) {
   const size_t needed = socketControlPlaneDescriptors(size) + kSpareDescriptors;
-  const size_t free = freeDescriptors();
+  const size_t free = wire::freeDescriptors();
   if (needed <= free) return;
   base::fail(ErrorCode::System, "a world of ", size, " ranks needs ", needed,
              " more file descriptors in each process, and RLIMIT_NOFILE leaves ", free,
@@ -28,12 +28,12 @@ void requireDescriptors(int size) {
 
 void waitFor(RendezvousClient& rendezvous, const std::function<bool()>& condition,
              const std::string& what) {
-  PollSet set;
+  wire::PollSet set;
   while (!condition()) {
     rendezvous.checkDeadline(what);
     set.clear();
     rendezvous.watch(set);
-    set.wait(HandshakeListener::kPatrolMs);
+    set.wait(wire::HandshakeListener::kPatrolMs);
     rendezvous.advance(set);
   }
 }
@@ -41,7 +41,7 @@ void waitFor(RendezvousClient& rendezvous, const std::function<bool()>& conditio
 /// Nothing where all ranks are on this host: the rendezvous cannot be reached from another.
 std::optional<LocalInterface> towardsOtherHosts(const RendezvousClient& rendezvous,
                                                 const Rendezvous& point) {
-  const bool many = point.network || point.address.family != Family::Unix;
+  const bool many = point.network || point.address.family != wire::Family::Unix;
   return many ? networkInterface(rendezvous.ownAddress()) : std::nullopt;
 }
 
@@ -79,7 +79,7 @@ std::shared_ptr<ControlPlane> meet(const Identity& identity, base::Deadline dead
   try {
     auto plane = arrive(rendezvous, identity, point);
     base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, " joined job ",
-              brief(point.credentials.job), " by ", identity.source);
+              wire::brief(point.credentials.job), " by ", identity.source);
     return plane;
   } catch (const Error& error) {
     const auto first = rendezvous.giveUp({.code = error.code(), .text = error.what()});

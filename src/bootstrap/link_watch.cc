@@ -36,7 +36,7 @@ std::string peerIp(int socket) {
   socklen_t length = sizeof storage;
   auto* address = reinterpret_cast<sockaddr*>(&storage);
   if (::getpeername(socket, address, &length) != 0) return {};
-  const auto ip = addressOf(*address);
+  const auto ip = wire::addressOf(*address);
   return ip ? ip->describeIp() : std::string();
 }
 

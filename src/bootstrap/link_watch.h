@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/bootstrap/address.h"
+#include "src/wire/address.h"
 
 namespace tutti::bootstrap {
 

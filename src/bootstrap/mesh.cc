@@ -20,22 +20,22 @@ std::string networkAddress(const Arrival& arrival) {
 
 }  // namespace
 
-Mesh::Mesh(const Credentials& credentials, int rank, int size,
+Mesh::Mesh(const wire::Credentials& credentials, int rank, int size,
            const std::optional<LocalInterface>& network)
     : credentials_(credentials),
       rank_(rank),
       size_(size),
-      arrival_{.info = describeThisProcess(), .listening = randomUnixAddress()},
-      listener_(listen(network), credentials, HandshakePurpose::Mesh, rank),
+      arrival_{.info = describeThisProcess(), .listening = wire::randomUnixAddress()},
+      listener_(listen(network), credentials, wire::HandshakePurpose::Mesh, rank),
       sockets_(static_cast<size_t>(size)) {}
 
 std::vector<base::FileDescriptor> Mesh::listen(const std::optional<LocalInterface>& network) {
   const int backlog = std::clamp(size_, 16, 4096);
   std::vector<base::FileDescriptor> listeners;
-  listeners.push_back(listenOn(arrival_.listening, backlog));
+  listeners.push_back(wire::listenOn(arrival_.listening, backlog));
   if (!network) return listeners;
-  listeners.push_back(listenOn(network->address, backlog));
-  arrival_.network = localAddress(listeners.back().get());
+  listeners.push_back(wire::listenOn(network->address, backlog));
+  arrival_.network = wire::localAddress(listeners.back().get());
   arrival_.info.bootId = hostId(readHostFacts(), arrival_.network);
   arrival_.info.interface = network->name;
   arrival_.info.interfaceVariable = interfaceVariable();
@@ -45,7 +45,7 @@ std::vector<base::FileDescriptor> Mesh::listen(const std::optional<LocalInterfac
 std::vector<base::FileDescriptor> Mesh::connect(RendezvousClient& rendezvous) {
   const Table& table = rendezvous.table();
   requireWays(table);
-  PollSet set;
+  wire::PollSet set;
   while (connected_ < size_ - 1) {
     startOutgoing(table);
     set.clear();
@@ -53,7 +53,7 @@ std::vector<base::FileDescriptor> Mesh::connect(RendezvousClient& rendezvous) {
     listener_.watch(set);
     for (const auto& [rank, connection] : outgoing_) connection.watch(set);
     const bool waitingForRoom = next_ < rank_ && outgoing_.size() < kOutgoingAtOnce;
-    set.wait(waitingForRoom ? 5 : HandshakeListener::kPatrolMs);
+    set.wait(waitingForRoom ? 5 : wire::HandshakeListener::kPatrolMs);
     hear(rendezvous, set, table);
     advance(set, table);
     if (connected_ < size_ - 1) rendezvous.checkDeadline(missing(table));
@@ -63,7 +63,7 @@ std::vector<base::FileDescriptor> Mesh::connect(RendezvousClient& rendezvous) {
 
 /// Whose deadline passes first tells all others what it waited for, which may be another
 /// connection than those that this rank lacks.
-void Mesh::hear(RendezvousClient& rendezvous, const PollSet& set, const Table& table) const {
+void Mesh::hear(RendezvousClient& rendezvous, const wire::PollSet& set, const Table& table) const {
   try {
     rendezvous.advance(set);
   } catch (const Error& error) {
@@ -90,19 +90,20 @@ void Mesh::requireWays(const Table& table) const {
 void Mesh::startOutgoing(const Table& table) {
   for (; next_ < rank_ && outgoing_.size() < kOutgoingAtOnce; ++next_) {
     const Arrival& peer = table.ranks[static_cast<size_t>(next_)];
-    Connecting made = startConnecting(onThisHost(peer) ? peer.listening : *peer.network);
+    wire::Connecting made =
+        wire::startConnecting(onThisHost(peer) ? peer.listening : *peer.network);
     if (made.error == EAGAIN) return;  // its backlog is full
     if (made.error != 0) failToConnect(next_, made.error, table);
-    const Claim own{
-        .version = kProtocolVersion, .job = credentials_.job, .rank = rank_, .size = size_};
-    outgoing_.emplace(next_, SetupConnection(std::move(made.socket),
-                                             Handshake::connecting(
-                                                 credentials_, HandshakePurpose::Mesh, own, next_),
-                                             SetupConnection::Side::Connecting));
+    const wire::Claim own{
+        .version = wire::kProtocolVersion, .job = credentials_.job, .rank = rank_, .size = size_};
+    outgoing_.emplace(next_, wire::HandshakeConnection(
+                                 std::move(made.socket),
+                                 wire::Handshake::connecting(
+                                     credentials_, wire::HandshakePurpose::Mesh, own, next_)));
   }
 }
 
-void Mesh::advance(const PollSet& set, const Table& table) {
+void Mesh::advance(const wire::PollSet& set, const Table& table) {
   for (auto next = outgoing_.begin(); next != outgoing_.end();) {
     const auto entry = next++;
     try {
@@ -120,7 +121,7 @@ void Mesh::advance(const PollSet& set, const Table& table) {
     }
   }
   listener_.advance(set);
-  for (SetupConnection& connection : listener_.takeAuthenticated())
+  for (wire::HandshakeConnection& connection : listener_.takeAuthenticated())
     accept(std::move(connection), table);
 }
 
@@ -165,9 +166,9 @@ void Mesh::cannotReach(int rank, const Table& table, ErrorCode code, const std::
              describe(rank, table), ": ", why, here ? "" : kSetThere);
 }
 
-void Mesh::accept(SetupConnection connection, const Table& table) {
-  const Claim& claim = connection.handshake().claim();
-  const bool expected = claim.version == kProtocolVersion && claim.job == credentials_.job &&
+void Mesh::accept(wire::HandshakeConnection connection, const Table& table) {
+  const wire::Claim& claim = connection.handshake().claim();
+  const bool expected = claim.version == wire::kProtocolVersion && claim.job == credentials_.job &&
                         claim.size == size_ && claim.rank > rank_ && claim.rank < size_ &&
                         !sockets_[static_cast<size_t>(claim.rank)];
   if (expected) return keep(claim.rank, std::move(connection), table);
@@ -175,9 +176,9 @@ void Mesh::accept(SetupConnection connection, const Table& table) {
             claim.size);
 }
 
-void Mesh::keep(int rank, SetupConnection connection, const Table& table) {
+void Mesh::keep(int rank, wire::HandshakeConnection connection, const Table& table) {
   noteProcess(rank, connection.fd(), table);
-  noticeDeadHost(connection.fd());
+  wire::noticeDeadHost(connection.fd());
   sockets_[static_cast<size_t>(rank)] = connection.release();
   ++connected_;
 }
@@ -185,7 +186,7 @@ void Mesh::keep(int rank, SetupConnection connection, const Table& table) {
 /// Where the kernel can say who is at the other end, a pid other than the table's is only noted:
 /// another pid namespace counts differently, and the handshake has proved who it is.
 void Mesh::noteProcess(int rank, int socket, const Table& table) const {
-  const PeerProcess process = peerProcess(socket);
+  const wire::PeerProcess process = wire::peerProcess(socket);
   const PeerInfo& info = table.ranks[static_cast<size_t>(rank)].info;
   if (process.pid > 0 && process.pid != info.pid)
     base::log(LogLevel::Debug, "rank ", rank, " says it is pid ", info.pid, ", and is pid ",

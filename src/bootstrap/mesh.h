@@ -6,9 +6,9 @@
 
 #include <map>
 
-#include "src/bootstrap/handshake_listener.h"
 #include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/rendezvous_client.h"
+#include "src/wire/handshake_listener.h"
 
 namespace tutti::bootstrap {
 
@@ -16,7 +16,7 @@ class Mesh {
  public:
   /// Starts to listen, at an address of its own, and on the interface for other hosts if there is
   /// one.
-  Mesh(const Credentials& credentials, int rank, int size,
+  Mesh(const wire::Credentials& credentials, int rank, int size,
        const std::optional<LocalInterface>& network);
   Arrival arrival() const { return arrival_; }
 
@@ -25,11 +25,11 @@ class Mesh {
   std::vector<base::FileDescriptor> connect(RendezvousClient& rendezvous);
 
  private:
-  void hear(RendezvousClient& rendezvous, const PollSet& set, const Table& table) const;
+  void hear(RendezvousClient& rendezvous, const wire::PollSet& set, const Table& table) const;
   void startOutgoing(const Table& table);
-  void advance(const PollSet& set, const Table& table);
-  void accept(SetupConnection connection, const Table& table);
-  void keep(int rank, SetupConnection connection, const Table& table);
+  void advance(const wire::PollSet& set, const Table& table);
+  void accept(wire::HandshakeConnection connection, const Table& table);
+  void keep(int rank, wire::HandshakeConnection connection, const Table& table);
   void noteProcess(int rank, int socket, const Table& table) const;
   void requireWays(const Table& table) const;
   [[noreturn]] void failToConnect(int rank, int error, const Table& table) const;
@@ -41,12 +41,12 @@ class Mesh {
   std::vector<base::FileDescriptor> listen(const std::optional<LocalInterface>& network);
   std::string missing(const Table& table) const;
 
-  Credentials credentials_;
+  wire::Credentials credentials_;
   int rank_, size_;
   Arrival arrival_;  // this rank's own
-  HandshakeListener listener_;
+  wire::HandshakeListener listener_;
   int next_ = 0;  // the lowest rank that has not been connected to
-  std::map<int, SetupConnection> outgoing_;
+  std::map<int, wire::HandshakeConnection> outgoing_;
   std::vector<base::FileDescriptor> sockets_;
   int connected_ = 0;
 };

@@ -19,8 +19,8 @@
 namespace tutti::bootstrap {
 namespace {
 
-bool isLinkLocal(const Address& address) {
-  return address.family == Family::Ipv6 && address.ip[0] == std::byte{0xfe} &&
+bool isLinkLocal(const wire::Address& address) {
+  return address.family == wire::Family::Ipv6 && address.ip[0] == std::byte{0xfe} &&
          (address.ip[1] & std::byte{0xc0}) == std::byte{0x80};
 }
 
@@ -41,21 +41,21 @@ std::vector<InterfaceEntry> interfacesUp() {
   std::vector<InterfaceEntry> found;
   for (const ifaddrs* i = list; i; i = i->ifa_next) {
     if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
-    const auto address = addressOf(*i->ifa_addr);
+    const auto address = wire::addressOf(*i->ifa_addr);
     if (address && !isLinkLocal(*address))
       found.push_back({{i->ifa_name, *address}, (i->ifa_flags & IFF_LOOPBACK) != 0});
   }
   return found;
 }
 
-std::string interfaceWith(const Address& address, const std::vector<InterfaceEntry>& up) {
+std::string interfaceWith(const wire::Address& address, const std::vector<InterfaceEntry>& up) {
   const auto found = std::ranges::find_if(up, [&](const InterfaceEntry& e) {
     return e.interface.address.family == address.family && e.interface.address.ip == address.ip;
   });
   return found == up.end() ? "" : found->interface.name;
 }
 
-bool leadsHere(const Address& address, const std::vector<InterfaceEntry>& up) {
+bool leadsHere(const wire::Address& address, const std::vector<InterfaceEntry>& up) {
   return isLoopback(address) || !interfaceWith(address, up).empty();
 }
 
@@ -68,7 +68,7 @@ std::string describeInterface(const std::string& name, const std::string& variab
   return "interface " + name + (variable.empty() ? "" : ", chosen by " + variable);
 }
 
-std::optional<Address> towardsDefaultRoute() {
+std::optional<wire::Address> towardsDefaultRoute() {
   const base::FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in far{};
   far.sin_family = AF_INET;
@@ -76,7 +76,7 @@ std::optional<Address> towardsDefaultRoute() {
   far.sin_addr.s_addr = htonl(0xc0000201);  // 192.0.2.1, of nobody (RFC 5737)
   if (!socket || ::connect(socket.get(), reinterpret_cast<sockaddr*>(&far), sizeof far) != 0)
     return std::nullopt;
-  return localAddress(socket.get());
+  return wire::localAddress(socket.get());
 }
 
 bool isListed(const std::string& list, const std::string& name) {
@@ -96,8 +96,8 @@ bool isListed(const std::string& list, const std::string& name) {
 
 std::optional<LocalInterface> chooseInterface(std::vector<InterfaceEntry> up,
                                               const WantedInterface& wanted,
-                                              const std::optional<Address>& used,
-                                              const std::optional<Address>& route) {
+                                              const std::optional<wire::Address>& used,
+                                              const std::optional<wire::Address>& route) {
   // IPv4 before IPv6.
   std::ranges::stable_sort(up, {},
                            [](const InterfaceEntry& e) { return e.interface.address.family; });
@@ -105,7 +105,7 @@ std::optional<LocalInterface> chooseInterface(std::vector<InterfaceEntry> up,
     const auto it = std::ranges::find_if(up, condition);
     return it == up.end() ? std::nullopt : std::optional(it->interface);
   };
-  const auto with = [&](const std::optional<Address>& address) {
+  const auto with = [&](const std::optional<wire::Address>& address) {
     return findFirst([&](const InterfaceEntry& e) {
       return address && e.interface.address.family == address->family &&
              e.interface.address.ip == address->ip;
@@ -125,7 +125,7 @@ std::optional<LocalInterface> chooseInterface(std::vector<InterfaceEntry> up,
   return findFirst([&](const InterfaceEntry&) { return !wanted.list.empty(); });
 }
 
-std::optional<LocalInterface> networkInterface(const std::optional<Address>& used) {
+std::optional<LocalInterface> networkInterface(const std::optional<wire::Address>& used) {
   const std::vector<InterfaceEntry> up = interfacesUp();
   const WantedInterface wanted{base::lenientEnv().interface, base::lenientEnv().socketInterfaces};
   const auto chosen = chooseInterface(up, wanted, used, towardsDefaultRoute());

@@ -6,20 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "src/bootstrap/address.h"
+#include "src/wire/address.h"
 
 namespace tutti::bootstrap {
 
 struct LocalInterface {
-  std::string name;  ///< "eth0"
-  Address address;   ///< port 0: the kernel chooses
+  std::string name;       ///< "eth0"
+  wire::Address address;  ///< port 0: the kernel chooses
 };
 
 /// What TUTTI_INTERFACE names; else, of those that NCCL_SOCKET_IFNAME allows, the one with `used`,
 /// an address that is in use already, or the one of the default route, or the first that is up and
 /// is not the loopback. Nothing when there is none. Throws InvalidArgument when either variable
 /// names none that is up.
-std::optional<LocalInterface> networkInterface(const std::optional<Address>& used = {});
+std::optional<LocalInterface> networkInterface(const std::optional<wire::Address>& used = {});
 /// Which of the two variables has a say in that: its name. Empty: neither is set.
 std::string interfaceVariable();
 /// For messages: "interface eth0, chosen by TUTTI_INTERFACE".
@@ -34,9 +34,9 @@ struct InterfaceEntry {
 /// nothing without the interface that they are seen through.
 std::vector<InterfaceEntry> interfacesUp();
 /// The name of the interface that has an address; empty: none is up that has it.
-std::string interfaceWith(const Address& address, const std::vector<InterfaceEntry>& up);
+std::string interfaceWith(const wire::Address& address, const std::vector<InterfaceEntry>& up);
 /// Whether an address leads from this host to itself, which makes it useless for another's.
-bool leadsHere(const Address& address, const std::vector<InterfaceEntry>& up);
+bool leadsHere(const wire::Address& address, const std::vector<InterfaceEntry>& up);
 /// What the two variables say; each may be empty.
 struct WantedInterface {
   std::string one;   ///< TUTTI_INTERFACE: a name or an address
@@ -45,12 +45,12 @@ struct WantedInterface {
 /// The same choice among `up`; `route` leads to others.
 std::optional<LocalInterface> chooseInterface(std::vector<InterfaceEntry> up,
                                               const WantedInterface& wanted,
-                                              const std::optional<Address>& used,
-                                              const std::optional<Address>& route);
+                                              const std::optional<wire::Address>& used,
+                                              const std::optional<wire::Address>& route);
 /// Whether a list as NCCL reads it allows an interface: "eth,ib" all whose names begin so, "=eth0"
 /// those of these names, "^docker" and "^=lo" all but such.
 bool isListed(const std::string& list, const std::string& name);
 /// This host's address towards the rest of the world. Nothing is sent.
-std::optional<Address> towardsDefaultRoute();
+std::optional<wire::Address> towardsDefaultRoute();
 
 }  // namespace tutti::bootstrap

@@ -8,8 +8,8 @@
 #include <array>
 #include <cstring>
 
-#include "src/bootstrap/address.h"
 #include "src/bootstrap/socket_control_plane.h"
+#include "src/wire/address.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -32,7 +32,7 @@ base::FileDescriptor openProcess(int socket) {
   socklen_t size = sizeof fd;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0)
     return base::FileDescriptor(fd);
-  const int64_t pid = peerProcess(socket).pid;
+  const int64_t pid = wire::peerProcess(socket).pid;
   if (pid <= 0) return {};
   base::FileDescriptor opened(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd polled{.fd = socket, .events = POLLRDHUP, .revents = 0};

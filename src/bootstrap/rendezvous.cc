@@ -15,26 +15,26 @@ struct IdLayout {
   uint8_t family, flags;
   uint16_t port;
   std::array<std::byte, 16> ip;
-  std::array<char, Address::kNameBytes> name;
-  JobId job;
-  Key secret;
+  std::array<char, wire::Address::kNameBytes> name;
+  wire::JobId job;
+  wire::Key secret;
   std::array<std::byte, 16> checksum;
 };
 static_assert(sizeof(IdLayout) == 128 && std::is_trivially_copyable_v<IdLayout>);
 
 std::array<std::byte, 16> checksumOf(const IdLayout& layout) {
   std::array<std::byte, 16> sum;
-  digestInto(sum, "unique id",
-             std::as_bytes(std::span(&layout, 1)).first(offsetof(IdLayout, checksum)));
+  wire::digestInto(sum, "unique id",
+                   std::as_bytes(std::span(&layout, 1)).first(offsetof(IdLayout, checksum)));
   return sum;
 }
 
 }  // namespace
 
 UniqueId encode(const Rendezvous& point) {
-  const Address& at = point.address;
+  const wire::Address& at = point.address;
   IdLayout layout{.magic = kMagic,
-                  .version = kProtocolVersion,
+                  .version = wire::kProtocolVersion,
                   .family = static_cast<uint8_t>(at.family),
                   .flags = 0,
                   .port = point.network ? point.network->port : at.port,
@@ -45,7 +45,7 @@ UniqueId encode(const Rendezvous& point) {
                   .checksum = {}};
   if (point.credentials.sameUser) layout.flags |= kSameUser;
   if (point.openedByRankZero) layout.flags |= kOpenedByRankZero;
-  if (point.network && point.network->family == Family::Ipv6) layout.flags |= kNetworkIsIpv6;
+  if (point.network && point.network->family == wire::Family::Ipv6) layout.flags |= kNetworkIsIpv6;
   layout.checksum = checksumOf(layout);
   UniqueId id;
   std::memcpy(id.bytes.data(), &layout, sizeof layout);
@@ -57,11 +57,11 @@ Rendezvous decode(const UniqueId& id) {
   IdLayout layout;
   std::memcpy(&layout, id.bytes.data(), sizeof layout);
   TUTTI_REQUIRE(layout.magic == kMagic, "these 128 bytes are not a unique id of Tutti");
-  TUTTI_REQUIRE(layout.version == kProtocolVersion, "the unique id has version ", layout.version,
-                ", and this library speaks version ", kProtocolVersion);
+  TUTTI_REQUIRE(layout.version == wire::kProtocolVersion, "the unique id has version ",
+                layout.version, ", and this library speaks version ", wire::kProtocolVersion);
   TUTTI_REQUIRE(layout.checksum == checksumOf(layout),
                 "the unique id is damaged: its checksum is wrong");
-  Rendezvous point{.address = {.family = static_cast<Family>(layout.family),
+  Rendezvous point{.address = {.family = static_cast<wire::Family>(layout.family),
                                .port = layout.port,
                                .ip = layout.ip,
                                .name = layout.name},
@@ -69,10 +69,11 @@ Rendezvous decode(const UniqueId& id) {
                                    .job = layout.job,
                                    .sameUser = (layout.flags & kSameUser) != 0},
                    .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0};
-  if (point.address.family == Family::Unix && layout.port != 0) {
+  if (point.address.family == wire::Family::Unix && layout.port != 0) {
     const bool six = (layout.flags & kNetworkIsIpv6) != 0;
-    point.network =
-        Address{.family = six ? Family::Ipv6 : Family::Ipv4, .port = layout.port, .ip = layout.ip};
+    point.network = wire::Address{.family = six ? wire::Family::Ipv6 : wire::Family::Ipv4,
+                                  .port = layout.port,
+                                  .ip = layout.ip};
     point.address.port = 0;
     point.address.ip = {};
   }
@@ -83,8 +84,8 @@ Rendezvous decode(const UniqueId& id) {
 }
 
 Rendezvous randomRendezvous() {
-  return {.address = randomUnixAddress(),
-          .credentials = {.secret = randomBytes<32>(), .job = randomBytes<16>()}};
+  return {.address = wire::randomUnixAddress(),
+          .credentials = {.secret = wire::randomBytes<32>(), .job = wire::randomBytes<16>()}};
 }
 
 std::string describeAddresses(const Rendezvous& point) {

@@ -7,18 +7,16 @@
 
 #include <tutti/communicator.h>
 
-#include "src/bootstrap/address.h"
-#include "src/bootstrap/wire/secrets.h"
+#include "src/wire/address.h"
+#include "src/wire/handshake.h"
 
 namespace tutti::bootstrap {
 
-/// Of the protocols of set-up; both ends must have the same.
-inline constexpr uint32_t kProtocolVersion = 3;
-
 struct Rendezvous {
-  Address address;
-  std::optional<Address> network = {};  ///< of the same rendezvous, where `address` is of Unix
-  Credentials credentials;
+  wire::Address address;
+  std::optional<wire::Address> network =
+      {};  ///< of the same rendezvous, where `address` is of Unix
+  wire::Credentials credentials;
   /// The rendezvous is opened by rank 0 when it joins, not by whoever made the id: others wait
   /// for it to appear. So with ids that are derived from a launcher's variables.
   bool openedByRankZero = false;

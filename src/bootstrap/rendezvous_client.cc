@@ -28,7 +28,7 @@ void RendezvousClient::connect() {
   progress_ = "nothing answers there";
   if (point_.openedByRankZero)
     progress_ += ": rank 0, which listens there, has not come, could not listen, or has ended";
-  if (point_.openedByRankZero && point_.address.family != Family::Unix)
+  if (point_.openedByRankZero && point_.address.family != wire::Family::Unix)
     progress_ +=
         isLoopback(point_.address)
             ? kLoopbackRendezvous
@@ -50,25 +50,28 @@ void RendezvousClient::connect() {
 /// False: try again.
 bool RendezvousClient::tryConnect() {
   const auto absent = [](int error) { return error == ECONNREFUSED || error == ENOENT; };
-  Connecting made = startConnecting(point_.address);
-  if (absent(made.error) && point_.network) made = startConnecting(*point_.network);
+  wire::Connecting made = wire::startConnecting(point_.address);
+  if (absent(made.error) && point_.network) made = wire::startConnecting(*point_.network);
   if (made.error != 0) {
     if (made.error == EAGAIN || (absent(made.error) && point_.openedByRankZero)) return false;
     if (absent(made.error)) nobodyListens();
     base::failSyscall("connect", made.error, describeAddresses(point_));
   }
-  if (point_.credentials.sameUser && peerProcess(made.socket.get()).uid != ::geteuid())
-    base::fail(ErrorCode::Refused, "user ", peerProcess(made.socket.get()).uid, " listens at ",
-               point_.address.describe(), ", and without TUTTI_JOB_KEY it must be user ",
-               ::geteuid());
-  noticeDeadHost(made.socket.get());
-  const Claim own{
-      .version = kProtocolVersion, .job = point_.credentials.job, .rank = rank_, .size = size_};
-  connection_.emplace(
-      std::move(made.socket),
-      Handshake::connecting(point_.credentials, HandshakePurpose::Rendezvous, own, -1),
-      SetupConnection::Side::Connecting);
-  PollSet set;
+  if (point_.credentials.sameUser && wire::peerProcess(made.socket.get()).uid != ::geteuid())
+    base::fail(ErrorCode::Refused, "user ", wire::peerProcess(made.socket.get()).uid,
+               " listens at ", point_.address.describe(),
+               ", and without TUTTI_JOB_KEY it must be user ", ::geteuid());
+  wire::noticeDeadHost(made.socket.get());
+  const wire::Claim own{.version = wire::kProtocolVersion,
+                        .job = point_.credentials.job,
+                        .rank = rank_,
+                        .size = size_};
+  connection_.emplace(wire::HandshakeConnection(
+                          std::move(made.socket),
+                          wire::Handshake::connecting(point_.credentials,
+                                                      wire::HandshakePurpose::Rendezvous, own, -1)),
+                      SetupConnection::Side::Connecting);
+  wire::PollSet set;
   while (!connection_->authenticated() && !connection_->ended()) {
     checkDeadline("the handshake with the rendezvous");
     set.clear();
@@ -95,7 +98,7 @@ void RendezvousClient::nobodyListens() const {
                  : "another program has that port");
 }
 
-void RendezvousClient::advance(const PollSet& set) {
+void RendezvousClient::advance(const wire::PollSet& set) {
   connection_->advance(set);
   while (std::optional<SetupMessage> message = connection_->receive()) take(*message);
   if (connection_->ended() && !complete_)
@@ -107,7 +110,7 @@ void RendezvousClient::advance(const PollSet& set) {
 std::string RendezvousClient::describe() const {
   const std::string at = base::message("the rendezvous at ", describeAddresses(point_));
   if (point_.openedByRankZero) return at + ", of rank 0,";
-  const pid_t pid = peerProcess(connection_->fd()).pid;
+  const pid_t pid = wire::peerProcess(connection_->fd()).pid;
   for (size_t rank = 0; table_ && rank < table_->ranks.size(); ++rank)
     if (const PeerInfo& info = table_->ranks[rank].info; info.pid == pid)
       return base::message(at, ", of rank ", rank, " (", info.describe(), "),");
@@ -171,7 +174,7 @@ std::optional<Error> RendezvousClient::say(const Failure& failure) noexcept {
   const auto end = base::Deadline::after(kGiveUpTime);
   try {
     connection_->send(failure);  // fits any socket buffer
-    PollSet set;
+    wire::PollSet set;
     while (!end.passed()) {  // until the rendezvous answers, or ends
       set.clear();
       watch(set);

@@ -19,13 +19,13 @@ class RendezvousClient {
 
   void send(const SetupMessage& message);
   /// For loops that wait for other things too.
-  void watch(PollSet& set) const { connection_->watch(set); }
+  void watch(wire::PollSet& set) const { connection_->watch(set); }
   /// Moves bytes and takes in Progress. Throws what a Failure says, and PeerLost when the
   /// rendezvous
   ///  is gone.
-  void advance(const PollSet& set);
+  void advance(const wire::PollSet& set);
   /// This rank's address towards the rendezvous; nothing where they meet at a Unix socket.
-  std::optional<Address> ownAddress() const { return localAddress(connection_->fd()); }
+  std::optional<wire::Address> ownAddress() const { return wire::localAddress(connection_->fd()); }
   bool hasTable() const { return table_.has_value(); }
   const Table& table() const { return *table_; }
   bool complete() const { return complete_; }

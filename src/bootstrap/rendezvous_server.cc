@@ -10,9 +10,10 @@
 #include "src/base/log.h"
 #include "src/base/printable.h"
 #include "src/base/process.h"
-#include "src/bootstrap/handshake_listener.h"
 #include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/roster.h"
+#include "src/bootstrap/wire/setup_connection.h"
+#include "src/wire/handshake_listener.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -29,13 +30,14 @@ struct RendezvousServer::State {
   State(const Rendezvous& wanted, std::chrono::milliseconds least)
       : point(wanted), roster(point.credentials.job), lifetime(least), end(Time::now() + least) {
     std::vector<base::FileDescriptor> listeners;
-    listeners.push_back(listenOn(point.address, kBacklog));
+    listeners.push_back(wire::listenOn(point.address, kBacklog));
     if (point.network) {
-      listeners.push_back(listenOn(*point.network, kBacklog));
-      point.network = localAddress(listeners.back().get());
+      listeners.push_back(wire::listenOn(*point.network, kBacklog));
+      point.network = wire::localAddress(listeners.back().get());
       interface = interfaceWith(*point.network, interfacesUp());
     }
-    listener.emplace(std::move(listeners), point.credentials, HandshakePurpose::Rendezvous, -1);
+    listener.emplace(std::move(listeners), point.credentials, wire::HandshakePurpose::Rendezvous,
+                     -1);
   }
 
   struct Guest {
@@ -55,7 +57,7 @@ struct RendezvousServer::State {
   void onConnected(Guest& guest);
   void onFailure(Guest& guest, const Failure& failure);
   void fail(const Failure& failure, bool isRefusal = false);
-  void noteTold(const Claim& claim);
+  void noteTold(const wire::Claim& claim);
   bool allTold() const;
   void tell(const SetupMessage& message);
   std::string progress() const;
@@ -64,7 +66,7 @@ struct RendezvousServer::State {
   void sweep();
 
   Rendezvous point;
-  std::optional<HandshakeListener> listener;
+  std::optional<wire::HandshakeListener> listener;
   std::string interface;  // with point.network
   Roster roster;
   std::vector<Guest> guests;
@@ -108,13 +110,13 @@ bool RendezvousServer::State::over() const {
 }
 
 void RendezvousServer::State::step() {
-  PollSet set;
+  wire::PollSet set;
   listener->watch(set);
   for (const Guest& guest : guests) guest.connection.watch(set);
-  set.wait(HandshakeListener::kPatrolMs);
+  set.wait(wire::HandshakeListener::kPatrolMs);
   listener->advance(set);
-  for (SetupConnection& known : listener->takeAuthenticated())
-    guests.push_back({.connection = std::move(known)});
+  for (wire::HandshakeConnection& known : listener->takeAuthenticated())
+    guests.push_back({.connection = {std::move(known), SetupConnection::Side::Accepting}});
   // Serving one guest changes none of the others but by sending, so the order does not matter.
   for (Guest& guest : guests) {
     try {
@@ -153,7 +155,7 @@ void RendezvousServer::State::serve(Guest& guest) {
 }
 
 void RendezvousServer::State::onArrival(Guest& guest, const Arrival& arrival) {
-  const Claim& claim = guest.connection.handshake().claim();
+  const wire::Claim& claim = guest.connection.handshake().claim();
   if (failure && claim.job == point.credentials.job) {  // late: it is told why the job failed
     guest.connection.send(*failure);
     guest.leaving = true;
@@ -186,7 +188,7 @@ void RendezvousServer::State::onFailure(Guest& guest, const Failure& why) {
   if (guest.rank >= 0)
     return fail({.code = why.code, .text = roster.describe(guest.rank) + ": " + why.text});
   guest.leaving = true;
-  const Claim& claim = guest.connection.handshake().claim();
+  const wire::Claim& claim = guest.connection.handshake().claim();
   if (!roster.lacks(claim)) {
     base::log(LogLevel::Info, "set-up: not of a missing rank: ", why.text);
     return;
@@ -203,7 +205,7 @@ void RendezvousServer::State::onFailure(Guest& guest, const Failure& why) {
   guest.connection.send(*failure);
 }
 
-void RendezvousServer::State::noteTold(const Claim& claim) {
+void RendezvousServer::State::noteTold(const wire::Claim& claim) {
   toldOf = std::max(toldOf, claim.size);
   if (claim.rank < 0)
     ++toldMore;

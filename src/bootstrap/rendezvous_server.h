@@ -47,6 +47,6 @@ class RendezvousServer {
 };
 
 /// Of this process's ids: the rendezvous of that job; nothing where it is gone, or elsewhere.
-std::shared_ptr<RendezvousServer> rendezvousOpenedHere(const JobId& job);
+std::shared_ptr<RendezvousServer> rendezvousOpenedHere(const wire::JobId& job);
 
 }  // namespace tutti::bootstrap

@@ -21,15 +21,15 @@ Roster::Decision refuse(Roster::Verdict verdict, ErrorCode code, const Parts&...
 
 }  // namespace
 
-Roster::Decision Roster::admit(const Claim& claim, const Arrival& arrival) {
+Roster::Decision Roster::admit(const wire::Claim& claim, const Arrival& arrival) {
   using enum Verdict;
   const std::string who = name(claim.rank, arrival.info);
   if (claim.job != job_)
-    return refuse(RefuseOne, ErrorCode::Refused, who, " belongs to job ", brief(claim.job),
-                  ", and job ", brief(job_), " meets here");
-  if (claim.version != kProtocolVersion)
+    return refuse(RefuseOne, ErrorCode::Refused, who, " belongs to job ", wire::brief(claim.job),
+                  ", and job ", wire::brief(job_), " meets here");
+  if (claim.version != wire::kProtocolVersion)
     return refuse(RefuseAll, ErrorCode::Refused, who, " speaks set-up protocol version ",
-                  claim.version, ", and the rendezvous speaks version ", kProtocolVersion);
+                  claim.version, ", and the rendezvous speaks version ", wire::kProtocolVersion);
   if (claim.size < 1 || claim.size > kMaxWorldSize || claim.rank < 0 || claim.rank >= claim.size)
     return refuse(RefuseOne, ErrorCode::Refused, who, " is not in its world of ", claim.size);
   if (size_ != 0 && claim.size != size_)
@@ -54,7 +54,7 @@ Roster::Decision Roster::admit(const Claim& claim, const Arrival& arrival) {
   return {};
 }
 
-bool Roster::lacks(const Claim& claim) const {
+bool Roster::lacks(const wire::Claim& claim) const {
   return claim.job == job_ && !complete() && !arrived_.contains(claim.rank);
 }
 

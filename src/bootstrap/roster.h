@@ -5,14 +5,14 @@
 
 #include <map>
 
-#include "src/bootstrap/wire/handshake.h"
 #include "src/bootstrap/wire/setup_message.h"
+#include "src/wire/handshake.h"
 
 namespace tutti::bootstrap {
 
 class Roster {
  public:
-  explicit Roster(const JobId& job) : job_(job) {}
+  explicit Roster(const wire::JobId& job) : job_(job) {}
 
   enum class Verdict {
     Welcome,
@@ -25,11 +25,11 @@ class Roster {
   };
   /// Of a connection that has proved that it knows the secret. The first to come says how large
   /// the world is.
-  Decision admit(const Claim& claim, const Arrival& arrival);
+  Decision admit(const wire::Claim& claim, const Arrival& arrival);
 
   /// Whether a rank that connects without arriving is one that is missing. One that does not know
   /// its rank may be any.
-  bool lacks(const Claim& claim) const;
+  bool lacks(const wire::Claim& claim) const;
 
   bool complete() const { return size_ > 0 && arrived_.size() == static_cast<size_t>(size_); }
   int size() const { return size_; }  ///< 0 before anybody came
@@ -40,7 +40,7 @@ class Roster {
   std::string progress() const;
 
  private:
-  JobId job_;
+  wire::JobId job_;
   int size_ = 0;
   std::map<int, Arrival> arrived_;
   std::string remarks_;  // about those who were refused, for the message of a timeout

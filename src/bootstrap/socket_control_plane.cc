@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kTick{50};
 /// After a connection's end this long for its process to end too, so that the right one is named:
 /// the kernel closes a dying process's sockets a little before it reports its death.
 constexpr std::chrono::milliseconds kEndGrace{100}, kNoGrace{0};
-constexpr std::chrono::milliseconds kFlushTime{500};
+constexpr std::chrono::milliseconds kFarewell{500};
 constexpr std::chrono::seconds kLookAtLinks{2};
 constexpr size_t kReadAtOnce = size_t{256} << 10;
 constexpr size_t kDrainBytes = size_t{64} << 20;
@@ -311,9 +311,9 @@ void Monitor::close(int rank) {
 
 /// Sends what is queued, the news of leaving above all, for a moment at most.
 void Monitor::lastWords() {
-  const auto end = Time::now() + kFlushTime;
+  const auto end = Time::now() + kFarewell;
   for (;;) {
-    PollSet room;
+    wire::PollSet room;
     bool waiting = false;
     for (auto& other : peers_) {
       if (!other || other->closed) continue;

@@ -24,7 +24,7 @@ class OpenRendezvous {
     servers_.remove_if([](const auto& other) { return other->finished(); });
     servers_.push_back(std::move(server));
   }
-  std::shared_ptr<RendezvousServer> of(const bootstrap::JobId& job) {
+  std::shared_ptr<RendezvousServer> of(const wire::JobId& job) {
     std::lock_guard lock(mutex_);
     for (const auto& server : servers_)
       if (server->point().credentials.job == job && !server->finished()) return server;
@@ -50,7 +50,7 @@ int digitValue(char digit) {
 
 }  // namespace
 
-std::shared_ptr<RendezvousServer> bootstrap::rendezvousOpenedHere(const JobId& job) {
+std::shared_ptr<RendezvousServer> bootstrap::rendezvousOpenedHere(const wire::JobId& job) {
   return openRendezvous().of(job);
 }
 

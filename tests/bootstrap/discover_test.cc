@@ -104,7 +104,7 @@ TEST(Discover, EveryRankOfALauncherDerivesTheSameRendezvous) {
   EXPECT_EQ(three.rank, 3);
   EXPECT_EQ(three.id, zero.id);
   const Rendezvous point = decode(three.id);
-  EXPECT_EQ(point.address.family, Family::Unix);
+  EXPECT_EQ(point.address.family, wire::Family::Unix);
   EXPECT_TRUE(point.credentials.sameUser && point.openedByRankZero);
   // Another port, and another run at the same port, are other jobs.
   EXPECT_NE(find(with(kTorch, {{"MASTER_PORT", "29501"}})).id, three.id);
@@ -192,7 +192,7 @@ TEST(Discover, ALaunchersJobOnOneHostNeedsNoAddress) {
             {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}}}) {
     const Identity one = find(job);
     const Rendezvous point = decode(one.id);
-    EXPECT_EQ(point.address.family, Family::Unix);
+    EXPECT_EQ(point.address.family, wire::Family::Unix);
     EXPECT_TRUE(point.credentials.sameUser);
     EXPECT_EQ(find(with(job, {{rank, "0"}})).id, one.id);
     EXPECT_NE(find(with(job, another)).id, one.id);
@@ -214,7 +214,7 @@ TEST(Discover, MpichsJobIsItsProxy) {
                       {"MPI_LOCALNRANKS", "2"},
                       {"PMI_FD", std::to_string(ends[0])}};
   const Identity one = find(job);
-  EXPECT_EQ(decode(one.id).address.family, Family::Unix);
+  EXPECT_EQ(decode(one.id).address.family, wire::Family::Unix);
   EXPECT_EQ(find(with(job, {{"PMI_RANK", "0"}, {"PMI_FD", std::to_string(ends[1])}})).id, one.id);
   ::close(ends[0]);
   ::close(ends[1]);
@@ -339,7 +339,7 @@ TEST(Discover, AnAddressMakesTheSameIdForEverybody) {
   EXPECT_EQ(at("127.0.0.1:4000"), id);
   EXPECT_NE(at("127.0.0.1:4001"), id);
   const Rendezvous point = decode(id);
-  EXPECT_EQ(point.address.family, Family::Unix);
+  EXPECT_EQ(point.address.family, wire::Family::Unix);
   EXPECT_TRUE(point.credentials.sameUser && point.openedByRankZero);
   const Rendezvous keyed = decode(at("127.0.0.1:4000", {{"TUTTI_JOB_KEY", kKey}}));
   EXPECT_EQ(keyed.address.describe(), "127.0.0.1:4000");

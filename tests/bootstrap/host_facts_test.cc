@@ -9,7 +9,7 @@
 namespace tutti::bootstrap {
 namespace {
 
-const std::array kAddresses = {resolve("10.0.0.1", 0), resolve("10.0.0.2", 0)};
+const std::array kAddresses = {wire::resolve("10.0.0.1", 0), wire::resolve("10.0.0.2", 0)};
 constexpr const char* kBootId = "9dc15b5c-5c3f-4a0b-8c3a-6a4d2d0f9a11";
 
 TEST(HostId, OfAKnownHostDoesNotDependOnTheInterfaceThatARankUses) {

@@ -106,7 +106,7 @@ TEST_F(Join, AWrongSecretIsRefusedAndTheJobGoesOn) {
     const UniqueId id = makeOrAwaitId(rank, board);
     if (rank < 2) return greet(*joinAs(rank, 2, id));
     Rendezvous wrong = decode(id);
-    wrong.credentials.secret = randomBytes<32>();
+    wrong.credentials.secret = wire::randomBytes<32>();
     return greet(*joinAs(1, 2, encode(wrong)));
   });
   // The third comes at any time: once the job is complete its id has expired.
@@ -279,7 +279,7 @@ TEST_F(Join, ARankThatGaveUpIsNotTakenForTheDead) {
   const auto end = base::Deadline::after(kPatience);
   RendezvousClient one(point, 1, 3, end), two(point, 2, 3, end);
   for (RendezvousClient* rank : {&one, &two})
-    rank->send(Arrival{.info = describeThisProcess(), .listening = randomUnixAddress()});
+    rank->send(Arrival{.info = describeThisProcess(), .listening = wire::randomUnixAddress()});
   const auto first = one.giveUp({.code = ErrorCode::PeerLost, .text = "rank 0 ended"});
   ASSERT_TRUE(first);
   const auto second = two.giveUp({.code = ErrorCode::PeerLost, .text = "rank 1 ended"});

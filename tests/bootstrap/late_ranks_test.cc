@@ -157,7 +157,7 @@ class Intruders : public testing::Test {
  protected:
   Intruders() { zero_.send(arrival()); }
   static Arrival arrival() {
-    return {.info = describeThisProcess(), .listening = randomUnixAddress()};
+    return {.info = describeThisProcess(), .listening = wire::randomUnixAddress()};
   }
   static void sayThatItCannot(const Rendezvous& as, int rank) {
     RendezvousClient client(as, rank, 2, base::Deadline::after(kPatience));
@@ -171,7 +171,7 @@ class Intruders : public testing::Test {
   }
   /// By rank 0.
   std::string heard() {
-    PollSet set;
+    wire::PollSet set;
     try {
       while (!zero_.hasTable()) {
         zero_.checkDeadline("the table");
@@ -193,14 +193,14 @@ class Intruders : public testing::Test {
 
 TEST_F(Intruders, WithoutTheSecretEndNoRendezvous) {
   Rendezvous stranger = point_;
-  stranger.credentials.secret = randomBytes<32>();
+  stranger.credentials.secret = wire::randomBytes<32>();
   EXPECT_THROW(sayThatItCannot(stranger, -1), Error);
   EXPECT_EQ(afterRankOneHasCome(), "the table");
 }
 
 TEST_F(Intruders, OfAnotherJobWithTheSameKeyEndNoRendezvous) {
   Rendezvous other = point_;
-  other.credentials.job = randomBytes<16>();
+  other.credentials.job = wire::randomBytes<16>();
   for (const int rank : {-1, 1}) sayThatItCannot(other, rank);
   EXPECT_EQ(afterRankOneHasCome(), "the table");
 }

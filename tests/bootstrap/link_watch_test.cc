@@ -98,10 +98,10 @@ TEST(LinkWatch, NamesALinkForBothReasons) {
 /// Two ends of a connection over the loopback.
 struct Connected {
   Connected() {
-    Address any{.family = Family::Ipv4};
+    wire::Address any{.family = wire::Family::Ipv4};
     any.ip = {std::byte{127}, {}, {}, std::byte{1}};
-    const base::FileDescriptor listener = listenOn(any, 1);
-    Connecting begun = startConnecting(*localAddress(listener.get()));
+    const base::FileDescriptor listener = wire::listenOn(any, 1);
+    wire::Connecting begun = wire::startConnecting(*wire::localAddress(listener.get()));
     client = std::move(begun.socket);
     for (int tries = 0; !server && tries < 1000; ++tries) {
       server = base::FileDescriptor(::accept(listener.get(), nullptr, nullptr));

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<InterfaceEntry> machine() {
   const auto entry = [](const char* name, const char* address, bool loopback = false) {
-    return InterfaceEntry{{name, resolve(address, 0)}, loopback};
+    return InterfaceEntry{{name, wire::resolve(address, 0)}, loopback};
   };
   return {entry("lo", "127.0.0.1", true), entry("docker0", "172.17.0.1"), entry("eth0", "fd00::2"),
           entry("eth0", "192.0.2.2"), entry("eth10", "198.51.100.2")};
@@ -17,7 +17,7 @@ std::vector<InterfaceEntry> machine() {
 
 /// Name and address of the choice, "" for none; the default route goes by eth10.
 std::string chosen(const WantedInterface& wanted) {
-  const auto found = chooseInterface(machine(), wanted, {}, resolve("198.51.100.2", 0));
+  const auto found = chooseInterface(machine(), wanted, {}, wire::resolve("198.51.100.2", 0));
   return found ? found->name + " " + found->address.describeIp() : "";
 }
 

@@ -10,9 +10,9 @@
 
 #include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/wire/frame.h"
-#include "src/bootstrap/wire/handshake.h"
 #include "src/bootstrap/wire/record.h"
 #include "src/bootstrap/wire/setup_message.h"
+#include "src/wire/handshake.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/mutator.h"
 
@@ -52,13 +52,13 @@ class Fuzz : public testing::Test {
 Arrival someArrival() {
   return {
       .info = {.host = "host", .bootId = "boot/net:1", .pid = 42, .cores = 8, .interface = "eth0"},
-      .listening = randomUnixAddress(),
-      .network = resolve("10.0.0.1", 4711)};
+      .listening = wire::randomUnixAddress(),
+      .network = wire::resolve("10.0.0.1", 4711)};
 }
 
 UniqueId someId() {
   Rendezvous point = randomRendezvous();
-  point.network = resolve("10.0.0.1", 4711);
+  point.network = wire::resolve("10.0.0.1", 4711);
   return encode(point);
 }
 
@@ -100,12 +100,14 @@ TEST_F(Fuzz, SetupMessages) {
 
 TEST_F(Fuzz, HandshakesOfTheAcceptingSide) {
   const Rendezvous point = randomRendezvous();
-  const Claim claim{
-      .version = kProtocolVersion, .job = point.credentials.job, .rank = 1, .size = 2};
+  const wire::Claim claim{
+      .version = wire::kProtocolVersion, .job = point.credentials.job, .rank = 1, .size = 2};
   size_t believed = 0;
   run([&] {
-    Handshake client = Handshake::connecting(point.credentials, HandshakePurpose::Mesh, claim, 0);
-    Handshake server = Handshake::accepting(point.credentials, HandshakePurpose::Mesh, 0);
+    wire::Handshake client =
+        wire::Handshake::connecting(point.credentials, wire::HandshakePurpose::Mesh, claim, 0);
+    wire::Handshake server =
+        wire::Handshake::accepting(point.credentials, wire::HandshakePurpose::Mesh, 0);
     const base::Bytes good = client.start();
     base::Bytes hello = mutate(good);
     hello.resize(server.wantedBytes());
@@ -124,12 +126,13 @@ TEST_F(Fuzz, HandshakesOfTheAcceptingSide) {
 
 TEST_F(Fuzz, HandshakesOfTheConnectingSide) {
   const Rendezvous point = randomRendezvous();
-  const Claim claim{
-      .version = kProtocolVersion, .job = point.credentials.job, .rank = 1, .size = 2};
+  const wire::Claim claim{
+      .version = wire::kProtocolVersion, .job = point.credentials.job, .rank = 1, .size = 2};
   run([&] {
-    Handshake client =
-        Handshake::connecting(point.credentials, HandshakePurpose::Rendezvous, claim, -1);
-    Handshake server = Handshake::accepting(point.credentials, HandshakePurpose::Rendezvous, -1);
+    wire::Handshake client = wire::Handshake::connecting(
+        point.credentials, wire::HandshakePurpose::Rendezvous, claim, -1);
+    wire::Handshake server =
+        wire::Handshake::accepting(point.credentials, wire::HandshakePurpose::Rendezvous, -1);
     const base::Bytes good = server.receive(client.start());
     base::Bytes challenge = mutate(good);
     challenge.resize(client.wantedBytes());
@@ -139,7 +142,7 @@ TEST_F(Fuzz, HandshakesOfTheConnectingSide) {
 }
 
 TEST_F(Fuzz, Records) {
-  const Key key = randomBytes<32>();
+  const wire::Key key = wire::randomBytes<32>();
   const base::Bytes payload = encode(someArrival());
   run([&] {
     RecordWriter writer(key, RecordDirection::ToRendezvous);

@@ -12,9 +12,9 @@
 
 #include <thread>
 
-#include "src/bootstrap/address.h"
 #include "src/bootstrap/host_facts.h"
 #include "src/bootstrap/wire/frame.h"
+#include "src/wire/address.h"
 #include "tests/bootstrap/control_plane_conformance.h"
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/board_processes.h"
@@ -130,11 +130,11 @@ TEST(SocketControlPlane, AnEndInTheMiddleOfAFrameIsALoss) {
 /// A process that does nothing, and a connection with it.
 struct IdleProcess {
   IdleProcess() {
-    const Address address = randomUnixAddress();
-    const base::FileDescriptor listener = listenOn(address, 1);
+    const wire::Address address = wire::randomUnixAddress();
+    const base::FileDescriptor listener = wire::listenOn(address, 1);
     pid = TUTTI_SYSCALL(::fork());
     if (pid == 0) {
-      const Connecting connection = startConnecting(address);
+      const wire::Connecting connection = wire::startConnecting(address);
       for (;;) ::pause();
     }
     for (int tries = 0; !socket && tries < 5000; ++tries) {

@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "src/bootstrap/bootstrap.h"
-#include "src/bootstrap/handshake_listener.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/rendezvous_server.h"
 #include "src/bootstrap/wire/setup_connection.h"
+#include "src/wire/handshake_listener.h"
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/board_processes.h"
 #include "tests/support/leftovers.h"
@@ -36,7 +36,7 @@ Rendezvous tcpPoint() {
   TUTTI_SYSCALL(::bind(probe.get(), reinterpret_cast<sockaddr*>(&at), size));
   TUTTI_SYSCALL(::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&at), &size));
   Rendezvous point = randomRendezvous();
-  point.address = resolve("127.0.0.1", ntohs(at.sin_port));
+  point.address = wire::resolve("127.0.0.1", ntohs(at.sin_port));
   point.openedByRankZero = true;
   return point;
 }
@@ -62,10 +62,10 @@ std::vector<std::string> joinAll(const Rendezvous& point, int size, int first = 
   return said;
 }
 
-base::FileDescriptor dial(const Address& address) {
+base::FileDescriptor dial(const wire::Address& address) {
   base::FileDescriptor socket;
   eventually([&] {
-    Connecting made = startConnecting(address);
+    wire::Connecting made = wire::startConnecting(address);
     if (made.error == 0) socket = std::move(made.socket);
     return made.error == 0;
   });
@@ -96,7 +96,7 @@ TEST(Strangers, GarbageSilenceAndScansDoNotDelayAJob) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(joinAll(opened, 4), std::vector<std::string>(4, "joined"));
     // Faster than any stranger is dropped for silence, so nobody waited for one.
-    EXPECT_LT(std::chrono::steady_clock::now() - start, HandshakeListener::kHandshakeTime);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, wire::HandshakeListener::kHandshakeTime);
     for (const auto& socket : talking)
       EXPECT_TRUE(eventually([&] { return isClosedByPeer(socket.get()); }));
   }
@@ -110,7 +110,7 @@ TEST(Strangers, MoreThanTheListenerHoldsMakeRoomForTheRanks) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(joinAll(point, 3), std::vector<std::string>(3, "joined"));
   // Nobody waited for a stranger to be dropped for silence: they had to make room.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, HandshakeListener::kHandshakeTime);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, wire::HandshakeListener::kHandshakeTime);
 }
 
 TEST(Strangers, ASilentConnectionIsDroppedAfterTheHandshakeTime) {
@@ -124,11 +124,12 @@ TEST(Strangers, ASilentConnectionIsDroppedAfterTheHandshakeTime) {
 /// A rank's connection with the rendezvous that says whatever a test wants.
 class Liar {
  public:
-  Liar(const Rendezvous& point, const Claim& claim)
-      : connection_(
-            dial(point.address),
-            Handshake::connecting(point.credentials, HandshakePurpose::Rendezvous, claim, -1),
-            SetupConnection::Side::Connecting) {}
+  Liar(const Rendezvous& point, const wire::Claim& claim)
+      : connection_(wire::HandshakeConnection(
+                        dial(point.address),
+                        wire::Handshake::connecting(point.credentials,
+                                                    wire::HandshakePurpose::Rendezvous, claim, -1)),
+                    SetupConnection::Side::Connecting) {}
   void say(const SetupMessage& message) {
     pump([&] { return connection_.authenticated(); });
     connection_.send(message);
@@ -156,7 +157,7 @@ class Liar {
   void pump(const std::function<bool()>& done) {
     const auto end = base::Deadline::after(kPatience);
     while (!done() && !end.passed()) {
-      PollSet set;
+      wire::PollSet set;
       connection_.watch(set);
       set.wait(50);
       connection_.advance(set);
@@ -166,13 +167,14 @@ class Liar {
 };
 
 Arrival arrivalOf(const std::string& bootId = describeThisProcess().bootId) {
-  Arrival arrival{.info = describeThisProcess(), .listening = randomUnixAddress()};
+  Arrival arrival{.info = describeThisProcess(), .listening = wire::randomUnixAddress()};
   arrival.info.bootId = bootId;
   return arrival;
 }
 
-Claim claimOf(const Rendezvous& point, int rank, int size) {
-  return {.version = kProtocolVersion, .job = point.credentials.job, .rank = rank, .size = size};
+wire::Claim claimOf(const Rendezvous& point, int rank, int size) {
+  return {
+      .version = wire::kProtocolVersion, .job = point.credentials.job, .rank = rank, .size = size};
 }
 
 TEST(Liars, AnotherVersionIsNamedToBothSides) {
@@ -180,7 +182,7 @@ TEST(Liars, AnotherVersionIsNamedToBothSides) {
   RendezvousServer server(point, std::chrono::seconds(60));
   Liar honest(point, claimOf(point, 0, 2));
   honest.say(arrivalOf());
-  Claim future = claimOf(point, 1, 2);
+  wire::Claim future = claimOf(point, 1, 2);
   future.version = 99;
   Liar liar(point, future);
   liar.say(arrivalOf());

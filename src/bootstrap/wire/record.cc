@@ -6,17 +6,17 @@
 namespace tutti::bootstrap {
 namespace {
 
-Mac macOf(const Key& key, RecordDirection direction, uint64_t number,
-          std::span<const std::byte> payload) {
+wire::Mac macOf(const wire::Key& key, RecordDirection direction, uint64_t number,
+                std::span<const std::byte> payload) {
   base::ByteWriter text;
   text.put(direction).put(number).put(payload);
-  return authenticate(key, text.take());
+  return wire::authenticate(key, text.take());
 }
 
 }  // namespace
 
 base::Bytes RecordWriter::seal(std::span<const std::byte> payload) {
-  const Mac mac = macOf(key_, direction_, number_++, payload);
+  const wire::Mac mac = macOf(key_, direction_, number_++, payload);
   const auto size = static_cast<uint32_t>(payload.size());
   base::Bytes record(sizeof size + payload.size() + mac.size());
   std::memcpy(record.data(), &size, sizeof size);
@@ -35,12 +35,12 @@ std::optional<base::Bytes> RecordReader::next() {
   std::memcpy(&size, pending_.data(), sizeof size);
   if (size > limit_)
     base::fail(ErrorCode::Refused, "a record of ", size, " bytes is over the limit of ", limit_);
-  const size_t whole = sizeof size + size + sizeof(Mac);
+  const size_t whole = sizeof size + size + sizeof(wire::Mac);
   if (pending_.size() < whole) return std::nullopt;
   const auto payload = std::span<const std::byte>(pending_).subspan(sizeof size, size);
-  Mac mac;
+  wire::Mac mac;
   std::memcpy(mac.data(), payload.data() + size, mac.size());
-  if (!equal(mac, macOf(key_, direction_, number_, payload)))
+  if (!wire::equal(mac, macOf(key_, direction_, number_, payload)))
     base::fail(ErrorCode::Refused, "record ", number_, " of a set-up connection is not authentic");
   ++number_;
   base::Bytes result(payload.begin(), payload.end());

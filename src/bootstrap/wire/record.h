@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "src/bootstrap/wire/secrets.h"
+#include "src/wire/secrets.h"
 
 namespace tutti::bootstrap {
 
@@ -14,11 +14,12 @@ enum class RecordDirection : uint8_t { ToRendezvous = 1, FromRendezvous = 2 };
 
 class RecordWriter {
  public:
-  RecordWriter(const Key& key, RecordDirection direction) : key_(key), direction_(direction) {}
+  RecordWriter(const wire::Key& key, RecordDirection direction)
+      : key_(key), direction_(direction) {}
   base::Bytes seal(std::span<const std::byte> payload);
 
  private:
-  Key key_;
+  wire::Key key_;
   RecordDirection direction_;
   uint64_t number_ = 0;
 };
@@ -26,14 +27,14 @@ class RecordWriter {
 class RecordReader {
  public:
   /// `limit`: most bytes of one payload; a longer one is refused before memory is had for it.
-  RecordReader(const Key& key, RecordDirection direction, size_t limit)
+  RecordReader(const wire::Key& key, RecordDirection direction, size_t limit)
       : key_(key), direction_(direction), limit_(limit) {}
   void feed(std::span<const std::byte> bytes);
   /// The next whole record. Throws Refused when it is too long or not authentic.
   std::optional<base::Bytes> next();
 
  private:
-  Key key_;
+  wire::Key key_;
   RecordDirection direction_;
   size_t limit_;
   uint64_t number_ = 0;

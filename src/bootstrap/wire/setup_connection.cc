@@ -1,125 +1,40 @@
 #include "src/bootstrap/wire/setup_connection.h"
 
-#include <sys/socket.h>
-
 #include <array>
 
 namespace tutti::bootstrap {
 
-void PollSet::clear() {
-  polled_.clear();
-  index_.clear();
+SetupConnection::SetupConnection(wire::HandshakeConnection connection, Side side)
+    : connection_(std::move(connection)), side_(side) {
+  if (connection_.authenticated()) openRecords();
 }
 
-void PollSet::add(int fd, short events) {
-  index_[fd] = polled_.size();
-  polled_.push_back({.fd = fd, .events = events, .revents = 0});
-}
-
-void PollSet::wait(int timeoutMs) {
-  const int count = ::poll(polled_.data(), polled_.size(), timeoutMs);
-  if (count < 0 && errno != EINTR) base::failSyscall("poll", errno, "while a job is set up");
-}
-
-short PollSet::happened(int fd) const {
-  const auto found = index_.find(fd);
-  return found == index_.end() ? short{0} : polled_[found->second].revents;
-}
-
-SetupConnection::SetupConnection(base::FileDescriptor socket, Handshake handshake, Side side)
-    : socket_(std::move(socket)),
-      handshake_(std::move(handshake)),
-      side_(side),
-      out_(handshake_.start()) {}
-
-SetupConnection::~SetupConnection() {
-  // Not only close: a forked child of this process may hold a copy of the descriptor.
-  if (socket_) ::shutdown(socket_.get(), SHUT_RDWR);
-}
-
-void SetupConnection::watch(PollSet& set) const {
-  set.add(fd(), static_cast<short>((ended_ ? 0 : POLLIN) | (out_.empty() ? 0 : POLLOUT)));
-}
-
-void SetupConnection::advance(const PollSet& set) {
-  const short happened = set.happened(fd());
-  if (happened == 0) return;
-  if (!out_.empty()) flush();
-  if (happened & (POLLIN | POLLHUP | POLLERR)) read();
-  if (!out_.empty()) flush();
-}
-
-void SetupConnection::read() {
-  if (!handshake_.done()) readHandshake();
-  if (reader_) readRecords();
-}
-
-void SetupConnection::readHandshake() {
-  while (!handshake_.done()) {
-    const size_t wanted = handshake_.wantedBytes() - in_.size();
-    std::array<std::byte, 256> buffer;
-    TUTTI_ASSERT(wanted <= buffer.size(), wanted);
-    const size_t count = readSome(std::span(buffer).first(wanted));
-    if (count == 0) return;
-    in_.insert(in_.end(), buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(count));
-    if (count < wanted) continue;
-    const base::Bytes answer = handshake_.receive(in_);
-    in_.clear();
-    out_.insert(out_.end(), answer.begin(), answer.end());
-  }
-  openRecords();
+void SetupConnection::advance(const wire::PollSet& set) {
+  connection_.advance(set);
+  if (connection_.authenticated() && !reader_) openRecords();
+  if (reader_ && set.happened(fd()) != 0) readRecords();
 }
 
 void SetupConnection::openRecords() {
-  const Key key = handshake_.sessionKey();
+  const wire::Key& key = connection_.handshake().sessionKey();
   const bool connecting = side_ == Side::Connecting;
   const auto own = connecting ? RecordDirection::ToRendezvous : RecordDirection::FromRendezvous;
   const auto theirs = connecting ? RecordDirection::FromRendezvous : RecordDirection::ToRendezvous;
   writer_.emplace(key, own);
-  if (handshake_.purpose() == HandshakePurpose::Rendezvous)
-    reader_.emplace(key, theirs, connecting ? kMaxTableBytes : kMaxArrivalBytes);
+  reader_.emplace(key, theirs, connecting ? kMaxTableBytes : kMaxArrivalBytes);
 }
 
 void SetupConnection::readRecords() {
   std::array<std::byte, 16384> buffer;
-  while (const size_t count = readSome(buffer)) {
+  while (const size_t count = connection_.receive(buffer)) {
     reader_->feed(std::span(buffer).first(count));
     if (count < buffer.size()) return;
   }
 }
 
-size_t SetupConnection::readSome(std::span<std::byte> into) {
-  if (ended_) return 0;
-  ssize_t count = 0;
-  do {
-    count = ::recv(fd(), into.data(), into.size(), MSG_DONTWAIT);
-  } while (count < 0 && errno == EINTR);
-  if (count > 0) return static_cast<size_t>(count);
-  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-  if (count < 0 && error_ == 0) error_ = errno;
-  ended_ = true;  // closed, reset, or never connected
-  return 0;
-}
-
-void SetupConnection::flush() {
-  while (!out_.empty()) {
-    const ssize_t count = ::send(fd(), out_.data(), out_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) return;
-    if (count < 0) {
-      error_ = errno;  // the kernel tells it once
-      out_.clear();    // nobody reads it; reading says that the other end is gone
-      return;
-    }
-    out_.erase(out_.begin(), out_.begin() + count);
-  }
-}
-
 void SetupConnection::send(const SetupMessage& message) {
   TUTTI_ASSERT(writer_, "not authenticated");
-  const base::Bytes record = writer_->seal(encode(message));
-  out_.insert(out_.end(), record.begin(), record.end());
-  flush();
+  connection_.send(writer_->seal(encode(message)));
 }
 
 std::optional<SetupMessage> SetupConnection::receive() {
@@ -127,11 +42,6 @@ std::optional<SetupMessage> SetupConnection::receive() {
   const std::optional<base::Bytes> record = reader_->next();
   if (!record) return std::nullopt;
   return decodeSetupMessage(*record);
-}
-
-base::FileDescriptor SetupConnection::release() {
-  TUTTI_ASSERT(authenticated() && flushed(), fd());
-  return std::move(socket_);
 }
 
 }  // namespace tutti::bootstrap

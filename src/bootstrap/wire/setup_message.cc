@@ -31,8 +31,8 @@ struct Writer {
 Arrival readArrival(base::ByteReader& in) {
   Arrival arrival;
   arrival.info = readPeerInfo(in);
-  arrival.listening = readAddress(in);
-  if (in.getFlag("network")) arrival.network = readAddress(in);
+  arrival.listening = wire::readAddress(in);
+  if (in.getFlag("network")) arrival.network = wire::readAddress(in);
   return arrival;
 }
 

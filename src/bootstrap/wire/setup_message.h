@@ -4,17 +4,17 @@
 
 #include <variant>
 
-#include "src/bootstrap/address.h"
 #include "src/bootstrap/host_facts.h"
+#include "src/wire/address.h"
 
 namespace tutti::bootstrap {
 
 /// A rank is there, and this is where the others reach it.
 struct Arrival {
   PeerInfo info;
-  Address listening;                 ///< for ranks of its host
-  std::optional<Address> network{};  ///< of info.interface, for those of other hosts; else they
-                                     ///< cannot
+  wire::Address listening;                 ///< for ranks of its host
+  std::optional<wire::Address> network{};  ///< of info.interface, for those of other hosts; else
+                                           ///< they cannot
 };
 /// Rendezvous: all ranks, by rank.
 struct Table {

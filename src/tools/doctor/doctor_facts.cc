@@ -18,13 +18,13 @@
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/file_descriptor.h"
-#include "src/bootstrap/address.h"
 #include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/socket_control_plane.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/settings.h"
 #include "src/launch/descriptors.h"
 #include "src/topology/read_machine.h"
+#include "src/wire/address.h"
 #include "transports/shm/endpoint.h"
 
 #ifndef SO_PEERPIDFD
@@ -85,7 +85,7 @@ Outcome tryPeerDescriptors() {
 Outcome tryListening(const topology::NetworkInterface* interface) {
   if (!interface) return {};
   try {
-    bootstrap::listenOn(bootstrap::resolve(interface->addresses[0], 0), 1);
+    wire::listenOn(wire::resolve(interface->addresses[0], 0), 1);
     return {};
   } catch (const Error& error) {
     return error.what();
@@ -174,9 +174,9 @@ const topology::NetworkInterface* chosenInterface(const DoctorFacts& f) {
   for (const topology::NetworkInterface& i : f.machine.interfaces)
     for (const std::string& address : i.addresses)
       if (i.up && !address.starts_with("fe80:"))
-        up.push_back({{i.name, bootstrap::resolve(address, 0)}, i.loopback});
-  std::optional<bootstrap::Address> route;
-  if (!f.routeAddress.empty()) route = bootstrap::resolve(f.routeAddress, 0);
+        up.push_back({{i.name, wire::resolve(address, 0)}, i.loopback});
+  std::optional<wire::Address> route;
+  if (!f.routeAddress.empty()) route = wire::resolve(f.routeAddress, 0);
   const auto chosen =
       bootstrap::chooseInterface(std::move(up), {f.wantedInterface, f.socketInterfaces}, {}, route);
   if (!chosen) return nullptr;

@@ -27,7 +27,7 @@ class Records : public testing::Test {
     }
   }
 
-  const Key key_ = randomBytes<32>();
+  const wire::Key key_ = wire::randomBytes<32>();
   RecordWriter writer_{key_, RecordDirection::ToRendezvous};
   RecordReader reader_{key_, RecordDirection::ToRendezvous, kLimit};
 };
@@ -81,7 +81,7 @@ TEST_F(Records, ThatAreRepeatedOrLeftOutAreRefused) {
 TEST_F(Records, AreNotReflectedNorOfAnotherSession) {
   const base::Bytes record = seal("a payload");
   RecordReader reflected(key_, RecordDirection::FromRendezvous, kLimit),
-      other(randomBytes<32>(), RecordDirection::ToRendezvous, kLimit);
+      other(wire::randomBytes<32>(), RecordDirection::ToRendezvous, kLimit);
   for (RecordReader* reader : {&reflected, &other}) {
     reader->feed(record);
     EXPECT_EQ(next(*reader), "record 0 of a set-up connection is not authentic");

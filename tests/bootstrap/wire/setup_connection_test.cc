@@ -13,22 +13,28 @@ namespace tutti::bootstrap {
 namespace {
 
 using Side = SetupConnection::Side;
+constexpr wire::HandshakePurpose kPurpose = wire::HandshakePurpose::Rendezvous;
 
 /// Two ends of one connection, in turn.
 class SetupConnections : public testing::Test {
  protected:
-  void connect(HandshakePurpose purpose) {
+  SetupConnections() {
     int ends[2];
     TUTTI_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
-    const Credentials credentials = randomRendezvous().credentials;
-    const Claim claim{.version = kProtocolVersion, .job = credentials.job, .rank = 1, .size = 2};
-    client_.emplace(base::FileDescriptor(ends[0]),
-                    Handshake::connecting(credentials, purpose, claim, -1), Side::Connecting);
-    server_.emplace(base::FileDescriptor(ends[1]), Handshake::accepting(credentials, purpose, -1),
-                    Side::Accepting);
+    const wire::Credentials credentials = randomRendezvous().credentials;
+    const wire::Claim claim{
+        .version = wire::kProtocolVersion, .job = credentials.job, .rank = 1, .size = 2};
+    client_.emplace(
+        wire::HandshakeConnection(base::FileDescriptor(ends[0]),
+                                  wire::Handshake::connecting(credentials, kPurpose, claim, -1)),
+        Side::Connecting);
+    server_.emplace(
+        wire::HandshakeConnection(base::FileDescriptor(ends[1]),
+                                  wire::Handshake::accepting(credentials, kPurpose, -1)),
+        Side::Accepting);
   }
   static void advance(SetupConnection& connection) {
-    PollSet set;
+    wire::PollSet set;
     connection.watch(set);
     set.wait(100);
     connection.advance(set);
@@ -46,7 +52,6 @@ class SetupConnections : public testing::Test {
 };
 
 TEST_F(SetupConnections, SayMessagesAfterTheHandshake) {
-  connect(HandshakePurpose::Rendezvous);
   EXPECT_FALSE(client_->authenticated());
   EXPECT_FALSE(client_->receive());
   shakeHands();
@@ -66,26 +71,7 @@ TEST_F(SetupConnections, SayMessagesAfterTheHandshake) {
   EXPECT_TRUE(std::holds_alternative<Complete>(*first));
 }
 
-// What comes behind the handshake is for whoever the socket is given to.
-TEST_F(SetupConnections, OfTheMeshReadNoByteTooMany) {
-  connect(HandshakePurpose::Mesh);
-  advance(*client_);
-  advance(*server_);
-  advance(*client_);
-  ASSERT_TRUE(client_->authenticated() && client_->flushed());
-  const std::string text = "first frame";
-  ASSERT_EQ(::send(client_->fd(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-  advance(*server_);
-  ASSERT_TRUE(server_->authenticated());
-  const base::FileDescriptor socket = server_->release();
-  char found[64];
-  const ssize_t count = ::recv(socket.get(), found, sizeof found, 0);
-  ASSERT_EQ(count, static_cast<ssize_t>(text.size()));
-  EXPECT_EQ(std::string(found, text.size()), text);
-}
-
 TEST_F(SetupConnections, ThatEndStillGiveWhatWasSaid) {
-  connect(HandshakePurpose::Rendezvous);
   shakeHands();
   client_->send(Failure{ErrorCode::Timeout, "too late"});
   client_.reset();
@@ -98,7 +84,6 @@ TEST_F(SetupConnections, ThatEndStillGiveWhatWasSaid) {
 }
 
 TEST_F(SetupConnections, WithStrangersAreRefused) {
-  connect(HandshakePurpose::Rendezvous);
   const std::string request = "GET / HTTP/1.1\r\n" + std::string(100, 'x');
   ASSERT_EQ(::send(client_->fd(), request.data(), request.size(), 0),
             static_cast<ssize_t>(request.size()));
@@ -109,12 +94,6 @@ TEST_F(SetupConnections, WithStrangersAreRefused) {
     EXPECT_EQ(error.code(), ErrorCode::Refused);
     EXPECT_STREQ(error.what(), "the connecting side does not speak Tutti's protocol");
   }
-}
-
-TEST(PollSet, KnowsNothingOfDescriptorsThatWereNotAdded) {
-  PollSet set;
-  set.wait(0);
-  EXPECT_EQ(set.happened(0), 0);
 }
 
 }  // namespace

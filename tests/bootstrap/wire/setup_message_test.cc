@@ -15,8 +15,8 @@ using tests::contains;
 
 Arrival arrivalOf(int64_t pid) {
   return {.info = {.host = "host", .bootId = "boot", .pid = pid, .cores = 8, .interface = "eth0"},
-          .listening = randomUnixAddress(),
-          .network = resolve("10.0.0.1", 4711)};
+          .listening = wire::randomUnixAddress(),
+          .network = wire::resolve("10.0.0.1", 4711)};
 }
 
 template <class Message>

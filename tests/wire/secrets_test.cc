@@ -1,10 +1,10 @@
 // Keys, digests and message authentication.
 
-#include "src/bootstrap/wire/secrets.h"
+#include "src/wire/secrets.h"
 
 #include <gtest/gtest.h>
 
-namespace tutti::bootstrap {
+namespace tutti::wire {
 namespace {
 
 Key keyOf(int first) {
@@ -63,4 +63,4 @@ TEST(Secrets, JobsAreBriefInMessages) {
 }
 
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::wire

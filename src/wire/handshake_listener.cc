@@ -1,4 +1,4 @@
-#include "src/bootstrap/handshake_listener.h"
+#include "src/wire/handshake_listener.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 
 #include "src/base/log.h"
 
-namespace tutti::bootstrap {
+namespace tutti::wire {
 namespace {
 
 using Time = std::chrono::steady_clock;
@@ -34,10 +34,18 @@ size_t freeDescriptors() {
 HandshakeListener::HandshakeListener(std::vector<base::FileDescriptor> listeners,
                                      const Credentials& credentials, HandshakePurpose purpose,
                                      int ownRank)
+    : HandshakeListener(
+          std::move(listeners), purpose,
+          [expected = Expected{credentials, ownRank}](const Claim&) { return expected; },
+          credentials.sameUser) {}
+
+HandshakeListener::HandshakeListener(std::vector<base::FileDescriptor> listeners,
+                                     HandshakePurpose purpose, Expectation expectation,
+                                     bool sameUser)
     : listeners_(std::move(listeners)),
-      credentials_(credentials),
       purpose_(purpose),
-      ownRank_(ownRank),
+      expectation_(std::move(expectation)),
+      sameUser_(sameUser),
       limit_(std::clamp<size_t>(freeDescriptors() / 4, 4, 256)) {}
 
 HandshakeListener::~HandshakeListener() {
@@ -48,12 +56,12 @@ HandshakeListener::~HandshakeListener() {
 void HandshakeListener::watch(PollSet& set) const {
   if (!full_)
     for (const base::FileDescriptor& listener : listeners_) set.add(listener.get(), POLLIN);
-  for (const SetupConnection& stranger : strangers_) stranger.watch(set);
+  for (const HandshakeConnection& stranger : strangers_) stranger.watch(set);
 }
 
 void HandshakeListener::drop(const std::string& why,
-                             std::list<SetupConnection>::iterator stranger) {
-  base::log(LogLevel::Info, "set-up: dropped a connection: ", why);
+                             std::list<HandshakeConnection>::iterator stranger) {
+  base::log(LogLevel::Info, "dropped a connection: ", why);
   strangers_.erase(stranger);
 }
 
@@ -102,19 +110,18 @@ bool HandshakeListener::admitOne(int listener) {
     }
     return false;
   }
-  if (credentials_.sameUser && peerProcess(socket.get()).uid != ::geteuid()) {
-    base::log(LogLevel::Warning, "set-up: refused a process of user ",
-              peerProcess(socket.get()).uid, ": without TUTTI_JOB_KEY only this user's may join");
+  if (sameUser_ && peerProcess(socket.get()).uid != ::geteuid()) {
+    base::log(LogLevel::Warning, "refused a process of user ", peerProcess(socket.get()).uid,
+              ": without TUTTI_JOB_KEY only this user's may join");
     return true;
   }
   noticeDeadHost(socket.get());
-  strangers_.emplace_back(std::move(socket), Handshake::accepting(credentials_, purpose_, ownRank_),
-                          SetupConnection::Side::Accepting);
+  strangers_.emplace_back(std::move(socket), Handshake::accepting(purpose_, expectation_));
   return true;
 }
 
-std::vector<SetupConnection> HandshakeListener::takeAuthenticated() {
+std::vector<HandshakeConnection> HandshakeListener::takeAuthenticated() {
   return std::exchange(authenticated_, {});
 }
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::wire

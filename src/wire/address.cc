@@ -1,4 +1,4 @@
-#include "src/bootstrap/address.h"
+#include "src/wire/address.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -13,9 +13,9 @@
 #include <span>
 
 #include "src/base/printable.h"
-#include "src/bootstrap/wire/secrets.h"
+#include "src/wire/secrets.h"
 
-namespace tutti::bootstrap {
+namespace tutti::wire {
 namespace {
 
 struct SocketAddress {
@@ -245,4 +245,4 @@ PeerProcess peerProcess(int socket) {
   return {.pid = credentials.pid, .uid = credentials.uid};
 }
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::wire

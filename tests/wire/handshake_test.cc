@@ -1,15 +1,14 @@
 // The handshake as a state machine: two ends that know the same secret, and ends that do not.
 
-#include "src/bootstrap/wire/handshake.h"
+#include "src/wire/handshake.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "src/bootstrap/rendezvous.h"
 #include "tests/support/text.h"
 
-namespace tutti::bootstrap {
+namespace tutti::wire {
 namespace {
 
 using tests::contains;
@@ -40,7 +39,7 @@ class HandshakeTest : public testing::Test {
     return "done";
   }
 
-  const Credentials credentials_ = randomRendezvous().credentials;
+  const Credentials credentials_{.secret = randomBytes<32>(), .job = randomBytes<16>()};
   const Claim claim_{.version = kProtocolVersion, .job = credentials_.job, .rank = 2, .size = 4};
 };
 
@@ -115,5 +114,36 @@ TEST_F(HandshakeTest, IsRefusedWhereAByteWasChanged) {
   }
 }
 
+// A listener with several secrets takes the one that the claim asks for.
+TEST_F(HandshakeTest, TakesTheSecretThatTheClaimAsksFor) {
+  const Credentials other{.secret = randomBytes<32>(), .job = randomBytes<16>()};
+  const auto expectation = [&](const Claim& claim) -> Expected {
+    if (claim.job == credentials_.job) return {credentials_, 0};
+    if (claim.job == other.job) return {other, 5};
+    base::fail(ErrorCode::Refused, "nobody expects it");
+  };
+  Handshake first = connecting(0, credentials_);
+  Handshake listener = Handshake::accepting(kMesh, expectation);
+  EXPECT_EQ(run(first, listener), "done");
+  Claim claim = claim_;
+  claim.job = other.job;
+  Handshake second = Handshake::connecting(other, kMesh, claim, 5);
+  Handshake again = Handshake::accepting(kMesh, expectation);
+  EXPECT_EQ(run(second, again), "done");
+  EXPECT_EQ(again.sessionKey(), second.sessionKey());
+  claim.job[0] ^= std::byte{1};
+  Handshake third = Handshake::connecting(other, kMesh, claim, 5);
+  Handshake last = Handshake::accepting(kMesh, expectation);
+  EXPECT_EQ(run(third, last), "server: nobody expects it");
+}
+
+// An end that knows the secret and plays both parts learns nothing by a key that is no point.
+TEST_F(HandshakeTest, IsRefusedWithAPublicKeyOfLowOrder) {
+  EXPECT_THROW(agree(KeyPair::random().secretKey, Key{}), Error);
+  const KeyPair one = KeyPair::random(), two = KeyPair::random();
+  EXPECT_EQ(agree(one.secretKey, two.publicKey), agree(two.secretKey, one.publicKey));
+  EXPECT_NE(agree(one.secretKey, two.publicKey), agree(one.secretKey, one.publicKey));
+}
+
 }  // namespace
-}  // namespace tutti::bootstrap
+}  // namespace tutti::wire

@@ -1,8 +1,8 @@
-#include "src/bootstrap/wire/secrets.h"
+#include "src/wire/secrets.h"
 
 #include <sodium.h>
 
-namespace tutti::bootstrap {
+namespace tutti::wire {
 namespace {
 
 void requireSodium() {
@@ -43,6 +43,20 @@ void digestInto(std::span<std::byte> out, std::string_view purpose,
   ::crypto_generichash(raw(out.data()), out.size(), raw(bytes.data()), bytes.size(), nullptr, 0);
 }
 
+KeyPair KeyPair::random() {
+  static_assert(crypto_scalarmult_BYTES == 32 && crypto_scalarmult_SCALARBYTES == 32);
+  KeyPair pair{.secretKey = randomBytes<32>()};
+  ::crypto_scalarmult_base(raw(pair.publicKey.data()), raw(pair.secretKey.data()));
+  return pair;
+}
+
+Key agree(const Key& secretKey, const Key& publicKey) {
+  Key shared;
+  if (::crypto_scalarmult(raw(shared.data()), raw(secretKey.data()), raw(publicKey.data())) != 0)
+    base::fail(ErrorCode::Refused, "the other end's public key is one that no honest end has");
+  return shared;
+}
+
 std::string brief(const JobId& job) { return base::hex(std::span(job).first(4)); }
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::wire

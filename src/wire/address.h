@@ -15,7 +15,7 @@
 
 struct sockaddr;
 
-namespace tutti::bootstrap {
+namespace tutti::wire {
 
 enum class Family : uint8_t { Unix = 1, Ipv4 = 2, Ipv6 = 3 };
 
@@ -75,4 +75,4 @@ struct PeerProcess {
 };
 PeerProcess peerProcess(int socket);
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::wire

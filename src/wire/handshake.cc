@@ -1,11 +1,9 @@
-#include "src/bootstrap/wire/handshake.h"
+#include "src/wire/handshake.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "src/bootstrap/rendezvous.h"
-
-namespace tutti::bootstrap {
+namespace tutti::wire {
 namespace {
 
 using Magic = std::array<char, 8>;
@@ -39,25 +37,30 @@ T fromBytes(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Handshake::Handshake(State state, const Credentials& credentials, HandshakePurpose purpose)
-    : state_(state), credentials_(credentials), purpose_(purpose) {}
+Handshake::Handshake(State state, HandshakePurpose purpose) : state_(state), purpose_(purpose) {}
 
 Handshake Handshake::connecting(const Credentials& credentials, HandshakePurpose purpose,
                                 const Claim& own, int expectedRank) {
-  Handshake made(State::Challenge, credentials, purpose);
+  Handshake made(State::Challenge, purpose);
+  made.credentials_ = credentials;
   made.claim_ = own;
   made.acceptingRank_ = expectedRank;
-  made.connectingNonce_ = randomBytes<32>();
+  made.own_ = KeyPair::random();
+  made.connectingNonce_ = made.own_.publicKey;
+  return made;
+}
+
+Handshake Handshake::accepting(HandshakePurpose purpose, Expectation expectation) {
+  Handshake made(State::Hello, purpose);
+  made.expectation_ = std::move(expectation);
+  made.acceptingVersion_ = kProtocolVersion;
   return made;
 }
 
 Handshake Handshake::accepting(const Credentials& credentials, HandshakePurpose purpose,
                                int ownRank) {
-  Handshake made(State::Hello, credentials, purpose);
-  made.acceptingRank_ = ownRank;
-  made.acceptingVersion_ = kProtocolVersion;
-  made.acceptingNonce_ = randomBytes<32>();
-  return made;
+  return accepting(purpose,
+                   [expected = Expected{credentials, ownRank}](const Claim&) { return expected; });
 }
 
 base::Bytes Handshake::start() const {
@@ -97,7 +100,12 @@ base::Bytes Handshake::onHello(std::span<const std::byte> message) {
     base::fail(ErrorCode::Refused, "the connection is for purpose ", hello.purpose, ", not ",
                static_cast<uint32_t>(purpose_));
   claim_ = {.version = hello.version, .job = hello.job, .rank = hello.rank, .size = hello.size};
+  Expected expected = expectation_(claim_);
+  credentials_ = expected.credentials;
+  acceptingRank_ = expected.ownRank;
   connectingNonce_ = hello.nonce;
+  own_ = KeyPair::random();  // not before: who says nothing costs nothing
+  acceptingNonce_ = own_.publicKey;
   state_ = State::Proof;
   return base::bytesOf(Challenge{.magic = kChallengeMagic,
                                  .version = acceptingVersion_,
@@ -118,17 +126,28 @@ base::Bytes Handshake::onChallenge(std::span<const std::byte> message) {
   if (!equal(challenge.mac, prove("accepting")))
     base::fail(ErrorCode::Refused, "what listens there does not know the secret of job ",
                brief(claim_.job), ": a wrong or old unique id, or another job");
-  state_ = State::Done;
+  finish(acceptingNonce_);
   return base::bytesOf(prove("connecting"));
 }
 
 void Handshake::onProof(std::span<const std::byte> message) {
   if (!equal(fromBytes<Mac>(message), prove("connecting")))
     base::fail(ErrorCode::Refused, "the connecting side does not know the job's secret");
+  finish(connectingNonce_);
+}
+
+void Handshake::finish(const Nonce& theirs) {
+  base::ByteWriter text = transcript("session");
+  text.put(std::span<const std::byte>(agree(own_.secretKey, theirs)));
+  session_ = authenticate(credentials_.secret, text.take());
   state_ = State::Done;
 }
 
 Mac Handshake::prove(std::string_view who) const {
+  return authenticate(credentials_.secret, transcript(who).take());
+}
+
+base::ByteWriter Handshake::transcript(std::string_view who) const {
   base::ByteWriter text;
   text.put(std::string("tutti ") + std::string(who)).put(purpose_);
   text.put(claim_.version).put(acceptingVersion_);
@@ -136,12 +155,12 @@ Mac Handshake::prove(std::string_view who) const {
   text.put(acceptingRank_);
   text.put(std::span<const std::byte>(connectingNonce_));
   text.put(std::span<const std::byte>(acceptingNonce_));
-  return authenticate(credentials_.secret, text.take());
+  return text;
 }
 
-Key Handshake::sessionKey() const {
+const Key& Handshake::sessionKey() const {
   TUTTI_ASSERT(done(), "no session yet");
-  return prove("session");
+  return session_;
 }
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::wire

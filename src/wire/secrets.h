@@ -1,6 +1,7 @@
 #pragma once
 
-// Keys, random bytes and message authentication: the only file that calls libsodium for them.
+// Keys, random bytes, message authentication and key exchange: with cipher.h the only files that
+// call libsodium.
 
 #include <array>
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 #include "src/base/bytes.h"
 
-namespace tutti::bootstrap {
+namespace tutti::wire {
 
 using Key = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
@@ -40,6 +41,16 @@ std::array<std::byte, N> digest(std::string_view purpose, std::string_view text)
   return bytes;
 }
 
+/// A fresh pair of X25519. The public key is random to whoever lacks the secret one.
+struct KeyPair {
+  Key secretKey{};
+  Key publicKey{};
+  static KeyPair random();
+};
+/// What both ends compute from their own secret key and the other's public key. Throws Refused for
+/// a public key that no honest end has.
+Key agree(const Key& secretKey, const Key& publicKey);
+
 /// The first 8 hexadecimal digits, for messages.
 std::string brief(const JobId& job);
 
@@ -50,4 +61,4 @@ struct Credentials {
   bool sameUser = false;  ///< there is no secret: the other end must be a process of this user
 };
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::wire

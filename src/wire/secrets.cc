@@ -3,19 +3,11 @@
 #include <sodium.h>
 
 namespace tutti::wire {
-namespace {
 
 void requireSodium() {
   static const int status = ::sodium_init();
   TUTTI_ASSERT(status >= 0, "libsodium cannot be initialized");
 }
-
-unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
-const unsigned char* raw(const std::byte* bytes) {
-  return reinterpret_cast<const unsigned char*>(bytes);
-}
-
-}  // namespace
 
 void fillRandom(std::span<std::byte> out) {
   requireSodium();

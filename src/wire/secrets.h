@@ -18,6 +18,14 @@ using Nonce = std::array<std::byte, 32>;
 using Mac = std::array<std::byte, 32>;
 using JobId = std::array<std::byte, 16>;
 
+/// Before anything of libsodium is called.
+void requireSodium();
+/// As libsodium has bytes.
+inline unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
+inline const unsigned char* raw(const std::byte* bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
+
 void fillRandom(std::span<std::byte> out);
 template <size_t N>
 std::array<std::byte, N> randomBytes() {

@@ -21,6 +21,7 @@ set(TUTTI_ARROWS
     "transports/joined    : include/tutti src/base transports"
     "transports/p2p       : include/tutti src/base src/device transports"
     "transports/shm       : include/tutti src/base transports"
+    "transports/tcp       : include/tutti src/base src/wire transports"
     "transports/ucx       : include/tutti src/base transports"
     "src/executor         : include/tutti src/base src/plan"
     "src/executor/host    : include/tutti src/base src/numbers src/device src/plan transports src/executor"

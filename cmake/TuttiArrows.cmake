@@ -30,8 +30,8 @@ src/executor"
     "src/executor/copy    : include/tutti src/base src/device src/plan transports transports/p2p \
 src/executor src/executor/kernel"
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
-src/bootstrap collectives transports transports/joined transports/p2p transports/shm \
-transports/ucx src/executor src/executor/host src/executor/copy src/executor/kernel"
+src/wire src/bootstrap collectives transports transports/joined transports/p2p transports/shm \
+transports/tcp transports/ucx src/executor src/executor/host src/executor/copy src/executor/kernel"
     "src/nccl             : include/tutti include/tutti-nccl src/base src/numbers src/device src/communicator"
     "src/launch           : include/tutti src/base src/bootstrap"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \

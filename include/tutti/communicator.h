@@ -154,9 +154,16 @@ struct CommunicatorOptions {
   /// Between hosts it may have a number of channels, as in "ring/2". Also TUTTI_ALGORITHM. Must be
   /// the same on all ranks.
   std::string algorithm;
-  /// The transport between ranks: "shm" or "ucx". Empty: shared memory on one host, UCX between
-  /// hosts. Also TUTTI_TRANSPORT. Must be the same on all ranks.
+  /// The transport between ranks: "shm", "tcp" or "ucx". Empty: shared memory on one host; between
+  /// hosts "ucx" if all of them have RDMA, else "tcp". Also TUTTI_TRANSPORT. Must be the same on all
+  /// ranks.
   std::string transport;
+  /// Seals what "tcp" sends between hosts: nobody on the way can read or change it. Not set:
+  /// TUTTI_ENCRYPTION, else off. Must be the same on all ranks. "ucx" refuses it (Unsupported).
+  std::optional<bool> encryption;
+  /// A secret that all ranks have been given by another way than the job's key, of any length.
+  /// Connections of "tcp" are proved by it too. Empty: none. Must be the same on all ranks.
+  std::string preSharedKey;
   /// This rank's device. With a GPU, calls may use buffers in its memory as well as on the host.
   /// create() throws Unsupported, and says why, if there is no such device.
   Device device = {};

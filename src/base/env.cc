@@ -14,6 +14,7 @@ namespace {
 constexpr long kMostMs = kLongestWait.count();
 constexpr long kMostSlotBytes = 64L << 20;
 constexpr long kMostGpuBlocks = 1024;
+constexpr long kMostTcpStreams = 16;
 
 /// All variables, and what is wrong with the first that is malformed; such have their defaults.
 class Reading {
@@ -28,6 +29,10 @@ class Reading {
     env.interface = text("TUTTI_INTERFACE");
     env.socketInterfaces = text("NCCL_SOCKET_IFNAME");
     env.transport = text("TUTTI_TRANSPORT");
+    env.encryption = onOrOff("TUTTI_ENCRYPTION");
+    env.reconnectMs = number("TUTTI_RECONNECT_MS", env.reconnectMs, 0, kMostMs);
+    env.tcpStreams = number("TUTTI_TCP_STREAMS", env.tcpStreams, 1, kMostTcpStreams);
+    env.trafficClass = number("TUTTI_TRAFFIC_CLASS", env.trafficClass, -1, 255);
     env.tuning = text("TUTTI_TUNING");
     env.slotBytes = static_cast<size_t>(number("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));
     env.gpuBlocks = number("TUTTI_GPU_BLOCKS", 0, 0, kMostGpuBlocks);
@@ -63,6 +68,13 @@ class Reading {
   }
 
   bool flag(const char* name) { return number(name, 0, 0, 1) == 1; }
+
+  bool onOrOff(const char* name) {
+    const std::string word = text(name);
+    if (!word.empty() && word != "on" && word != "off")
+      note(name, "=", printable(word), " is neither on nor off");
+    return word == "on";
+  }
 
   std::optional<bool> choice(const char* name) {
     return text(name).empty() ? std::nullopt : std::optional(flag(name));

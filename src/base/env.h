@@ -34,8 +34,19 @@ struct Env {
   /// NCCL_SOCKET_IFNAME: which interfaces that may be, as NCCL reads it, where TUTTI_INTERFACE is
   /// not set.
   std::string socketInterfaces;
-  /// TUTTI_TRANSPORT: shm or ucx for all pairs of ranks; must be the same on all ranks.
+  /// TUTTI_TRANSPORT: shm, tcp or ucx for all pairs of ranks; must be the same on all ranks.
   std::string transport;
+  /// TUTTI_ENCRYPTION: on seals what tcp sends between hosts; must be the same on all ranks.
+  bool encryption = false;
+  /// TUTTI_RECONNECT_MS: how long tcp tries to make a connection again that broke while the other
+  /// process lives, milliseconds; 0: not at all.
+  long reconnectMs = 2'000;
+  /// TUTTI_TCP_STREAMS: connections of tcp between two ranks, 1 to 16; must be the same on all
+  /// ranks.
+  long tcpStreams = 1;
+  /// TUTTI_TRAFFIC_CLASS: of the packets of tcp, 0 to 255: the DSCP is its upper six bits. -1: the
+  /// system's.
+  long trafficClass = -1;
   /// TUTTI_TUNING: file with the constants of the chooser, as `tutti tune` writes it; rank 0's
   /// counts.
   std::string tuning;

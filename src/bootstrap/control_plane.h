@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/bytes.h"
 #include "src/base/file_descriptor.h"
+#include "src/wire/address.h"
 
 namespace tutti::bootstrap {
 
@@ -23,7 +25,10 @@ struct PeerInfo {
   int cores = 0;                       ///< processors this process may run on
   std::string interface = {};          ///< by which other hosts reach it; empty: by none
   std::string interfaceVariable = {};  ///< what chose that: "TUTTI_INTERFACE"; empty: no variable
-  std::string describe() const;        ///< "pid 4711 on host n1"
+  bool hasRdma = false;                ///< RDMA devices that its process may use
+  /// Of that interface, with the control plane's port; nothing: other hosts do not reach it.
+  std::optional<wire::Address> network = {};
+  std::string describe() const;  ///< "pid 4711 on host n1"
 };
 
 struct ControlMessage {

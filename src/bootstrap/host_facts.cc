@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "src/base/cores.h"
+#include "src/base/rdma_devices.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -51,12 +52,14 @@ PeerInfo describeThisProcess() {
   return {.host = hostName(),
           .bootId = hostId(readHostFacts(), std::nullopt),
           .pid = ::getpid(),
-          .cores = base::usableCores()};
+          .cores = base::usableCores(),
+          .hasRdma = !base::usableRdmaDevices().empty()};
 }
 
 void write(base::ByteWriter& out, const PeerInfo& info) {
   out.put(info.host).put(info.bootId).put(info.pid).put(info.cores);
   out.put(info.interface).put(info.interfaceVariable);
+  out.put(static_cast<uint8_t>(info.hasRdma));
 }
 
 PeerInfo readPeerInfo(base::ByteReader& in) {
@@ -67,6 +70,7 @@ PeerInfo readPeerInfo(base::ByteReader& in) {
   info.cores = in.get<int>("cores");
   info.interface = in.getString("interface", kMaxInterfaceBytes);
   info.interfaceVariable = in.getString("interface variable", kMaxInterfaceBytes);
+  info.hasRdma = in.getFlag("RDMA");
   if (info.pid <= 0) base::fail(ErrorCode::Refused, "pid ", info.pid, " is not a process");
   if (info.cores <= 0 || info.cores > kMaxCores)
     base::fail(ErrorCode::Refused, "cores ", info.cores, " is out of range");

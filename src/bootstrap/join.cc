@@ -58,7 +58,10 @@ std::shared_ptr<ControlPlane> arrive(RendezvousClient& rendezvous, const Identit
   waitFor(
       rendezvous, [&] { return rendezvous.complete(); }, "all ranks to connect");
   std::vector<PeerInfo> peers;
-  for (const Arrival& arrival : rendezvous.table().ranks) peers.push_back(arrival.info);
+  for (const Arrival& arrival : rendezvous.table().ranks) {
+    peers.push_back(arrival.info);
+    peers.back().network = arrival.network;
+  }
   return makeSocketControlPlane(identity.rank, std::move(peers), std::move(sockets));
 }
 

@@ -87,12 +87,14 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
 }
 
 std::vector<Communicator> Communicator::createLocal(int size, const CommunicatorOptions& options) {
-  const std::string transport = Settings::from(options).transport;
+  const Settings settings = Settings::from(options);
+  const std::string& transport = settings.transport;
   const topology::Topology oneHost{.ranks = size};
   return communicator::makeLocal(size, options, [&](int rank) {
     const bool networked = communicator::needsNetwork(oneHost, transport);
-    return communicator::makeEndpoint(rank, oneHost, transport,
-                                      networked ? transports::ucx::makeWorker() : nullptr);
+    return communicator::makeEndpoint(
+        rank, oneHost, transport,
+        networked ? communicator::makeLocalNetwork(transport, settings) : nullptr);
   });
 }
 

@@ -13,11 +13,18 @@ using topology::Topology;
 
 void requireTransport(const std::string& name) {
   TUTTI_REQUIRE(std::ranges::find(kTransports, name) != std::end(kTransports), "transport \"",
-                base::printable(name), "\" is not shm or ucx");
+                base::printable(name), "\" is not shm, tcp or ucx");
 }
 
+namespace {
+
+/// The network joins ranks of one host, too.
+bool isNetwork(const std::string& transport) { return transport == "tcp" || transport == "ucx"; }
+
+}  // namespace
+
 bool needsNetwork(const Topology& topology, const std::string& transport) {
-  return topology.ranks > 1 && (transport == "ucx" || topology.hosts() > 1);
+  return topology.ranks > 1 && (isNetwork(transport) || topology.hosts() > 1);
 }
 
 std::vector<bool> remotePeers(int rank, const Topology& topology, const std::string& transport) {
@@ -25,7 +32,7 @@ std::vector<bool> remotePeers(int rank, const Topology& topology, const std::str
   const auto self = static_cast<size_t>(rank);
   for (size_t peer = 0; peer < remote.size(); ++peer)
     remote[peer] =
-        peer != self && (transport == "ucx" || topology.hostOf[peer] != topology.hostOf[self]);
+        peer != self && (isNetwork(transport) || topology.hostOf[peer] != topology.hostOf[self]);
   return remote;
 }
 
@@ -33,13 +40,13 @@ std::vector<bool> remotePeers(int rank, const Topology& topology, const std::str
 transports::RingLayout layoutFor(const Topology& topology, const std::string& transport) {
   using transports::shm::chooseLayout;
   if (!needsNetwork(topology, transport)) return chooseLayout(topology.ranks, kChannels);
-  const bool alone = transport == "ucx" || topology.ranksPerHost() == 1;
+  const bool alone = isNetwork(transport) || topology.ranksPerHost() == 1;
   return chooseLayout(alone ? 2 : topology.ranksPerHost(), kNetworkChannels);
 }
 
-std::unique_ptr<transports::Endpoint> makeEndpoint(
-    int rank, const Topology& topology, const std::string& transport,
-    std::shared_ptr<transports::ucx::Worker> worker) {
+std::unique_ptr<transports::Endpoint> makeEndpoint(int rank, const Topology& topology,
+                                                   const std::string& transport,
+                                                   const std::shared_ptr<Network>& network) {
   const int size = topology.ranks;
   const transports::RingLayout layout = layoutFor(topology, transport);
   if (!needsNetwork(topology, transport))
@@ -47,8 +54,8 @@ std::unique_ptr<transports::Endpoint> makeEndpoint(
   if (transport == "shm")
     base::fail(ErrorCode::Unsupported, "transport shm joins ranks of one host, and these ", size,
                " are on ", topology.hosts());
-  auto remote = transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layout);
-  if (transport == "ucx" || topology.ranksPerHost() == 1) return remote;
+  auto remote = network->makeEndpoint(rank, size, layout);
+  if (isNetwork(transport) || topology.ranksPerHost() == 1) return remote;
   std::vector<int> numbers(static_cast<size_t>(size), transports::joined::kRemote);
   const int own = topology.hostOf[static_cast<size_t>(rank)];
   int next = 0;

@@ -1,20 +1,20 @@
 #pragma once
 
-// Which transport joins two ranks: shared memory on one host, UCX between hosts, or UCX everywhere
-// when it is asked for.
+// Which transport joins two ranks: shared memory on one host, the network between hosts, or the
+// network everywhere when one is asked for.
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "src/communicator/network.h"
 #include "src/topology/topology.h"
 #include "transports/connection.h"
-#include "transports/ucx/endpoint.h"
 
 namespace tutti::communicator {
 
-/// Of the option and TUTTI_TRANSPORT. Empty: shared memory where it can be, else UCX.
-inline constexpr const char* kTransports[] = {"", "shm", "ucx"};
+/// Of the option and TUTTI_TRANSPORT. Empty: shared memory where it can be, else the network.
+inline constexpr const char* kTransports[] = {"", "shm", "tcp", "ucx"};
 /// Throws InvalidArgument for another name.
 void requireTransport(const std::string& name);
 
@@ -32,10 +32,10 @@ inline constexpr int kChannels = 2, kNetworkChannels = 4;
 /// The rings of a communicator of more than one rank so placed.
 transports::RingLayout layoutFor(const topology::Topology& topology, const std::string& transport);
 
-/// The endpoint of `rank`; `worker` is null where nobody needs the network. Throws Unsupported when
-/// `transport` is "shm" and the ranks are on several hosts.
+/// The endpoint of `rank`; `network` is null where nobody needs the network. Throws Unsupported
+/// when `transport` is "shm" and the ranks are on several hosts.
 std::unique_ptr<transports::Endpoint> makeEndpoint(int rank, const topology::Topology& topology,
                                                    const std::string& transport,
-                                                   std::shared_ptr<transports::ucx::Worker> worker);
+                                                   const std::shared_ptr<Network>& network);
 
 }  // namespace tutti::communicator

@@ -11,7 +11,7 @@
 namespace tutti::communicator {
 
 RankLinks::RankLinks(const Membership& who, const Settings& settings)
-    : who_(who), settings_(settings) {
+    : who_(who), settings_(settings), networkName_(networkTransport(settings, who.control())) {
   topology_.ranks = who.size();
   topology_.cores = who.info(who.rank()).cores;
   std::map<std::string, int> hosts;
@@ -22,9 +22,10 @@ RankLinks::RankLinks(const Membership& who, const Settings& settings)
   visited_ = ranksToProbe(topology_, who.rank());
 }
 
-std::shared_ptr<transports::ucx::Worker> RankLinks::network() const {
+std::shared_ptr<Network> RankLinks::network() const {
   try {
-    return who_.world()->network(LocalRank::of(who_.rank(), topology_, settings_.device));
+    return who_.world()->network(
+        networkName_, LocalRank::of(who_.rank(), topology_, settings_.device), settings_);
   } catch (const Error& e) {
     base::fail(e.code(), who_.self(), ": ", e.what());
   }

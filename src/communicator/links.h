@@ -14,6 +14,7 @@
 
 #include "src/communicator/failure/network_watch.h"
 #include "src/communicator/membership.h"
+#include "src/communicator/network.h"
 #include "src/communicator/settings.h"
 #include "src/topology/topology.h"
 #include "transports/connection.h"
@@ -30,8 +31,10 @@ class RankLinks {
   transports::Endpoint* endpoint() const { return endpoint_.get(); }  ///< null when alone
   /// Ranks of other hosts whose addresses this one looks after.
   const std::vector<int>& probed() const { return visited_; }
-  /// The worker by which this rank reaches other hosts. Throws with this rank's name.
-  std::shared_ptr<transports::ucx::Worker> network() const;
+  /// By which transport this rank reaches other hosts.
+  const std::string& networkName() const { return networkName_; }
+  /// By what this rank reaches other hosts. Throws with this rank's name.
+  std::shared_ptr<Network> network() const;
   /// That these two do not reach each other any more.
   Error cut(const NetworkWatch::Cut& cut, const std::string& during) const;
 
@@ -46,6 +49,7 @@ class RankLinks {
   topology::Topology topology_;
   int ranksPerHost_ = 1;
   std::vector<int> visited_;
+  const std::string networkName_;
   std::unique_ptr<transports::Endpoint> endpoint_;
 };
 

@@ -43,14 +43,14 @@ base::ByteWriter& putDead(base::ByteWriter& out, const std::set<int>& ranks) {
 
 }  // namespace
 
-HelloMessage HelloMessage::of(const Settings& settings) {
-  return {settings.deterministic, settings.algorithm, settings.transport, {}, {}, {}, 0};
+HelloMessage HelloMessage::of(const Settings& settings, const std::string& network) {
+  return {settings.deterministic, settings.algorithm, settings.transport, network, {}, {}, {}, 0};
 }
 
 std::string HelloMessage::wishes() const {
   return base::message("deterministic=", int{deterministic}, " algorithm='",
                        base::printable(algorithm), "' transport='", base::printable(transport),
-                       "'");
+                       "' between hosts='", base::printable(network), "'");
 }
 
 base::Bytes HelloMessage::write() const {
@@ -58,6 +58,7 @@ base::Bytes HelloMessage::write() const {
       .put(deterministic)
       .put(algorithm)
       .put(transport)
+      .put(network)
       .put(tuning)
       .put(address)
       .put(gpu)
@@ -71,6 +72,7 @@ HelloMessage HelloMessage::read(const base::Bytes& payload) {
   h.deterministic = in.getFlag("deterministic");
   h.algorithm = in.getString("algorithm", kMaxNameBytes);
   h.transport = in.getString("transport", kMaxNameBytes);
+  h.network = in.getString("network", kMaxNameBytes);
   h.tuning = in.getBytes("tuning");
   h.address = in.getBytes("address");
   h.gpu = in.getBytes("GPU's address");

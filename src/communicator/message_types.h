@@ -44,12 +44,13 @@ struct HelloMessage {
   bool deterministic = false;
   std::string algorithm;
   std::string transport;
-  base::Bytes tuning;  // rank 0's counts
+  std::string network;  // between hosts
+  base::Bytes tuning;   // rank 0's counts
   base::Bytes address;
   base::Bytes gpu;              // its address for the peer; empty without one
   uint32_t gpuDescriptors = 0;  // of that address, the last of all
 
-  static HelloMessage of(const Settings& settings);
+  static HelloMessage of(const Settings& settings, const std::string& network);
   std::string wishes() const;
   base::Bytes write() const;
   static HelloMessage read(const base::Bytes& payload);

@@ -43,7 +43,12 @@ Settings Settings::from(const CommunicatorOptions& options) {
           .device = options.device,
           .gpuBlocks = static_cast<uint32_t>(options.gpuBlocks ? options.gpuBlocks : env.gpuBlocks),
           .gpuCopies = options.gpuCopies || env.gpuCopies,
-          .gpuDirect = env.gpuDirect};
+          .gpuDirect = env.gpuDirect,
+          .encrypts = options.encryption.value_or(env.encryption),
+          .preSharedKey = options.preSharedKey,
+          .tcpStreams = static_cast<uint32_t>(env.tcpStreams),
+          .reconnectMs = env.reconnectMs,
+          .trafficClass = static_cast<int>(env.trafficClass)};
 }
 
 }  // namespace tutti::communicator

@@ -26,6 +26,11 @@ struct Settings {
   uint32_t gpuBlocks = 0;         ///< 0: chosen
   bool gpuCopies = false;         ///< of one rank for all
   std::optional<bool> gpuDirect;  ///< not set: where UCX says that it can
+  bool encrypts = false;          ///< equal; of tcp, like those below
+  std::string preSharedKey = {};  ///< equal
+  uint32_t tcpStreams = 1;        ///< equal
+  int64_t reconnectMs = 0;
+  int trafficClass = -1;
   static Settings from(const CommunicatorOptions& options);
 };
 

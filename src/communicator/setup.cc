@@ -35,7 +35,7 @@ namespace {
 
 void sendHello(const Owners& c, int peer) {
   EndpointAddress address = c.links.endpoint()->address(peer);
-  HelloMessage hello = HelloMessage::of(c.settings);
+  HelloMessage hello = HelloMessage::of(c.settings, c.links.networkName());
   hello.tuning = c.settings.tuning.serialize();
   hello.address = std::move(address.blob);
   std::vector<base::FileDescriptor> descriptors = std::move(address.descriptors);
@@ -66,7 +66,7 @@ HelloMessage readHello(const Owners& c, int peer, const base::Bytes& payload, Se
 EndpointAddress meet(const Owners& c, int peer, Settings& settings) {
   bootstrap::ControlMessage message = c.peers.takeHello(peer);
   HelloMessage hello = readHello(c, peer, message.payload, settings);
-  const std::string wishes = HelloMessage::of(settings).wishes();
+  const std::string wishes = HelloMessage::of(settings, c.links.networkName()).wishes();
   if (hello.wishes() != wishes)
     base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", c.who.name(peer),
                " asks for ", hello.wishes(), "; ", c.who.self(), " for ", wishes);

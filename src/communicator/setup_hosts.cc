@@ -13,12 +13,9 @@
 #include "src/communicator/links.h"
 #include "src/communicator/peers.h"
 #include "src/communicator/setup.h"
-#include "transports/ucx/settings.h"
 
 namespace tutti::communicator {
 namespace {
-
-using transports::ucx::kAdvice;
 
 /// So that who finds something has time to tell the others before theirs is over, too.
 base::Deadline halfWayTo(const base::Deadline& deadline) {
@@ -47,7 +44,8 @@ void probeHosts(const Owners& c, base::Deadline deadline) {
         c.peers.cannotConnect(each.first,
                               Error(ErrorCode::PeerLost,
                                     base::message("it is not reached at ", each.second->describe(),
-                                                  c.links.endpoint()->ways(each.first), kAdvice)));
+                                                  c.links.endpoint()->ways(each.first),
+                                                  c.links.network()->advice())));
       return finding == Peer;
     });
     if (probes.empty()) return;
@@ -56,7 +54,7 @@ void probeHosts(const Owners& c, base::Deadline deadline) {
       const auto& [peer, probe] = *probes.begin();
       base::fail(ErrorCode::Timeout, c.who.self(),
                  ": set-up timed out while waiting for an answer of ", c.who.name(peer), " at ",
-                 probe->describe(), c.links.endpoint()->ways(peer), kAdvice);
+                 probe->describe(), c.links.endpoint()->ways(peer), c.links.network()->advice());
     }
     backoff.idle();
   }
@@ -84,7 +82,7 @@ void crossHosts(const Owners& c, base::Deadline deadline) {
           base::fail(ErrorCode::Timeout, c.who.self(),
                      ": set-up timed out while waiting for a message of ",
                      c.who.name(before[sender]), " by ", c.links.endpoint()->name(before[sender]),
-                     c.links.endpoint()->ways(before[sender]), kAdvice);
+                     c.links.endpoint()->ways(before[sender]), c.links.network()->advice());
         if (!c.links.endpoint()->progress()) backoff.idle();
       }
       in.release();

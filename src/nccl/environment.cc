@@ -52,7 +52,7 @@ Environment read() {
   if (variable("TUTTI_ALGORITHM").empty()) e.algorithm = algorithmOf(variable("NCCL_ALGO"));
   if (variable("TUTTI_GPU_BLOCKS").empty()) e.maxBlocks = blocksOf(variable("NCCL_MAX_CTAS"));
   if (variable("TUTTI_TRANSPORT").empty() && variable("NCCL_SHM_DISABLE") == "1")
-    e.transport = "ucx";
+    e.transport = "tcp";
   // UCX reads its own settings from the environment, and no worker is made before this.
   if (variable("NCCL_IB_DISABLE") == "1") ::setenv("UCX_TLS", "^ib", 0);
   return e;

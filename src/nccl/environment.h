@@ -16,7 +16,7 @@ struct Environment {
   /// NCCL_ALGO, where it names one algorithm that Tutti has too, in Tutti's words. TUTTI_ALGORITHM
   /// goes before it.
   std::string algorithm;
-  /// NCCL_SHM_DISABLE: "ucx", by which the ranks of a host then reach each other too.
+  /// NCCL_SHM_DISABLE: "tcp", by which the ranks of a host then reach each other too.
   /// TUTTI_TRANSPORT goes before it.
   std::string transport;
   /// NCCL_MAX_CTAS: a number from 1 on, instead of what a config says. TUTTI_GPU_BLOCKS goes before

@@ -43,7 +43,7 @@ TEST(NcclEnvironment, HasWhatTuttiHasToo) {
                   EXPECT_EQ(e.rendezvousAddress, "10.0.0.1:4711");
                   EXPECT_EQ(e.algorithm, "double_tree");
                   EXPECT_EQ(e.maxBlocks, 16);
-                  EXPECT_EQ(e.transport, "ucx");
+                  EXPECT_EQ(e.transport, "tcp");
                   EXPECT_STREQ(std::getenv("UCX_TLS"), "^ib");
                 });
   withVariables({{"NCCL_ALGO", "RING"}}, [] { EXPECT_EQ(environment().algorithm, "ring"); });

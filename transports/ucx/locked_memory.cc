@@ -8,7 +8,7 @@
 #include <array>
 
 #include "src/base/check.h"
-#include "transports/ucx/rdma_devices.h"
+#include "src/base/rdma_devices.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -28,7 +28,7 @@ void requireLockableMemory(const Setting& devices, const Setting& tls) {
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur >= kLeastLockedBytes ||
       !limited() || !allowsRdma(tls))
     return;
-  for (const std::string& device : usableRdmaDevices())
+  for (const std::string& device : base::usableRdmaDevices())
     if (allowsDevice(devices, device))
       base::fail(ErrorCode::System, "RDMA device ", device, " needs memory that can be locked, ",
                  kLeastLockedBytes, " bytes and more, and this process may lock ", limit.rlim_cur,

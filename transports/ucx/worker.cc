@@ -24,7 +24,7 @@
 #include "transports/ucx/library.h"
 #include "transports/ucx/locked_memory.h"
 #include "transports/ucx/network_devices.h"
-#include "transports/ucx/rdma_devices.h"
+#include "src/base/rdma_devices.h"
 #include "transports/ucx/settings.h"
 #include "transports/ucx/worker_sockets.h"
 
@@ -139,7 +139,7 @@ Config readConfig(const WorkerOptions& options) {
   constexpr const char *kTaken = "UCX_TCP_RX_SEG_SIZE", *kSent = "UCX_TCP_TX_SEG_SIZE";
   library().configModify(config.get(), "RX_SEG_SIZE", segmentOf(kTaken, kSent));
   library().configModify(config.get(), "TX_SEG_SIZE", segmentOf(kSent, kTaken));
-  const bool rdma = allowsRdma(effective(options.tls, "UCX_TLS")) && !usableRdmaDevices().empty();
+  const bool rdma = allowsRdma(effective(options.tls, "UCX_TLS")) && !base::usableRdmaDevices().empty();
   if (!options.rendezvous.empty())
     set(config, "RNDV_THRESH", options.rendezvous);
   else if (!rdma && !std::getenv("UCX_RNDV_THRESH"))

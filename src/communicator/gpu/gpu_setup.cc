@@ -39,9 +39,9 @@ void makeGpu(const Owners& c) {
        .hasOtherProcesses = std::ranges::any_of(std::views::iota(0, size), isElsewhere),
        .isRemote = isRemote,
        .reachesGpus = !isAlone &&
-                      settings.gpuDirect.value_or(transports::ucx::reachesGpus(*c.links.network())),
+                      c.links.network()->canReachGpus(settings.gpuDirect),
        .makeRemote = [&links = c.links, own, size](const transports::RingLayout& layout) {
-         return transports::ucx::makeUcxEndpoint(links.network(), own, size, layout);
+         return links.network()->makeEndpoint(own, size, layout);
        }}));
 }
 

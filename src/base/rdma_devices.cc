@@ -1,11 +1,11 @@
-#include "transports/ucx/rdma_devices.h"
+#include "src/base/rdma_devices.h"
 
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
-namespace tutti::transports::ucx {
+namespace tutti::base {
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,4 +39,4 @@ std::vector<std::string> usableRdmaDevices() {
   return devices;
 }
 
-}  // namespace tutti::transports::ucx
+}  // namespace tutti::base

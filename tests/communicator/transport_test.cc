@@ -59,7 +59,7 @@ TEST(Transport, RanksThatAskForDifferentOnesDisagree) {
 TEST(Transport, AnUnknownOneIsRefused) {
   const Outcome outcome = outcomeOf([] { Communicator::createLocal(2, {.transport = "pigeon"}); });
   EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
-  EXPECT_NE(outcome.text.find("\"pigeon\" is not shm or ucx"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("\"pigeon\" is not shm, tcp or ucx"), std::string::npos) << outcome.text;
 }
 
 /// Memory whose use after the end ends the process.

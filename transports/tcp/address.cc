@@ -67,4 +67,14 @@ TcpAddressBlob TcpAddressBlob::read(std::span<const std::byte> bytes) {
   return blob;
 }
 
+wire::Key secretOf(const wire::Key& lower, const wire::Key& higher,
+                   const std::string& preSharedKey) {
+  base::ByteWriter text;
+  text.put(std::span<const std::byte>(lower)).put(std::span<const std::byte>(higher));
+  text.put(preSharedKey);
+  wire::Key secret;
+  wire::digestInto(secret, "tutti tcp", text.take());
+  return secret;
+}
+
 }  // namespace tutti::transports::tcp

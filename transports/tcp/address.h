@@ -31,4 +31,9 @@ struct TcpAddressBlob {
   static TcpAddressBlob read(std::span<const std::byte> bytes);
 };
 
+/// By which two ranks know each other's connections: of the half of the lower and of the higher
+/// rank, and of what both were given by another way.
+wire::Key secretOf(const wire::Key& lower, const wire::Key& higher,
+                   const std::string& preSharedKey);
+
 }  // namespace tutti::transports::tcp

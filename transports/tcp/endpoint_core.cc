@@ -17,6 +17,10 @@ constexpr size_t kFewStreams = 2;
 // Of one stream at a time, so that others are served too.
 constexpr size_t kReadAtOnce = size_t{1} << 20;
 
+// A rank that has found nothing so often may wait for somebody who waits for its credits, and be it
+// for less than half a ring of them.
+constexpr uint32_t kLongIdle = 256;
+
 }  // namespace
 
 EndpointCore::EndpointCore(Hub& hub, int rank, int size, const RingLayout& layout,
@@ -145,7 +149,8 @@ bool EndpointCore::progress() {
   bool moved = false;
   for (size_t i = 0; i < used_.size(); ++i) moved |= used_[i]->post();
   moved |= receive();
-  if (!moved) moved = tell(false);
+  idle_ = moved ? 0 : idle_ + 1;
+  if (!moved) moved = tell(idle_ == kLongIdle);
   wakeIfUrgent();
   for (size_t i = 0; i < used_.size(); ++i) used_[i]->throwFailure();
   return moved;

@@ -58,6 +58,7 @@ class EndpointCore : public std::enable_shared_from_this<EndpointCore> {
   std::atomic<uint64_t> calls_{0};
   uint64_t seenCalls_ = 0;  // the hub's
   bool urgent_ = false;
+  uint32_t idle_ = 0;           // calls of progress() that found nothing, one after another
   std::vector<TcpPeer*> used_;  // those with which something is exchanged
   TcpPeer::Place place_;
   std::vector<std::unique_ptr<TcpPeer>> peers_;  // by rank; made when its address is asked for

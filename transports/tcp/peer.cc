@@ -71,14 +71,10 @@ TcpPeer::TcpPeer(const Place& place, int peer, uint64_t door)
       sends_(static_cast<size_t>(place.layout.channels)),
       receives_(static_cast<size_t>(place.layout.channels)) {}
 
-// Both ends put the halves in the order of ranks.
 void TcpPeer::setAddress(TcpAddressBlob theirs) {
-  base::ByteWriter text;
-  const bool first = place_.rank < peer_;
-  text.put(std::span<const std::byte>(first ? half_ : theirs.half));
-  text.put(std::span<const std::byte>(first ? theirs.half : half_));
-  text.put(place_.options.preSharedKey);
-  wire::digestInto(secret_, "tutti tcp", text.take());
+  const bool isLower = place_.rank < peer_;
+  secret_ = secretOf(isLower ? half_ : theirs.half, isLower ? theirs.half : half_,
+                     place_.options.preSharedKey);
   theirs_ = std::move(theirs);
 }
 

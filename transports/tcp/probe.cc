@@ -16,9 +16,10 @@ class TcpProbe final : public ReachabilityProbe {
     if (made.error != 0)
       fail(made.error);
     else
-      connection_.emplace(std::move(made.socket),
-                        wire::Handshake::connecting(dial.credentials, wire::HandshakePurpose::Data,
-                                                    dial.claim, dial.peer));
+      connection_.emplace(
+          std::move(made.socket),
+          wire::Handshake::connecting(dial.credentials, wire::HandshakePurpose::Data, dial.claim,
+                                      dial.peer));
   }
 
   Finding look() override {

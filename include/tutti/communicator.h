@@ -154,9 +154,9 @@ struct CommunicatorOptions {
   /// Between hosts it may have a number of channels, as in "ring/2". Also TUTTI_ALGORITHM. Must be
   /// the same on all ranks.
   std::string algorithm;
-  /// The transport between ranks: "shm", "tcp" or "ucx". Empty: shared memory on one host; between
-  /// hosts "ucx" if all of them have RDMA, else "tcp". Also TUTTI_TRANSPORT. Must be the same on all
-  /// ranks.
+  /// The transport between all ranks: "shm", "tcp" or "ucx"; or "shm+tcp" or "shm+ucx": shared memory
+  /// on one host, and the other between hosts. Empty: "shm+ucx" if all hosts have RDMA, else
+  /// "shm+tcp". Also TUTTI_TRANSPORT. Must be the same on all ranks.
   std::string transport;
   /// Seals what "tcp" sends between hosts: nobody on the way can read or change it. Not set:
   /// TUTTI_ENCRYPTION, else off. Must be the same on all ranks. "ucx" refuses it (Unsupported).

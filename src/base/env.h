@@ -34,7 +34,8 @@ struct Env {
   /// NCCL_SOCKET_IFNAME: which interfaces that may be, as NCCL reads it, where TUTTI_INTERFACE is
   /// not set.
   std::string socketInterfaces;
-  /// TUTTI_TRANSPORT: shm, tcp or ucx for all pairs of ranks; must be the same on all ranks.
+  /// TUTTI_TRANSPORT: shm, tcp or ucx for all pairs of ranks, or shm+tcp or shm+ucx: shm on one
+  /// host, the other between hosts; must be the same on all ranks.
   std::string transport;
   /// TUTTI_ENCRYPTION: on seals what tcp sends between hosts; must be the same on all ranks.
   bool encryption = false;

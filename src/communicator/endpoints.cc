@@ -13,7 +13,7 @@ using topology::Topology;
 
 void requireTransport(const std::string& name) {
   TUTTI_REQUIRE(std::ranges::find(kTransports, name) != std::end(kTransports), "transport \"",
-                base::printable(name), "\" is not shm, tcp or ucx");
+                base::printable(name), "\" is not shm, tcp, ucx, shm+tcp or shm+ucx");
 }
 
 namespace {

@@ -13,8 +13,9 @@
 
 namespace tutti::communicator {
 
-/// Of the option and TUTTI_TRANSPORT. Empty: shared memory where it can be, else the network.
-inline constexpr const char* kTransports[] = {"", "shm", "tcp", "ucx"};
+/// Of the option and TUTTI_TRANSPORT. Empty: shared memory where it can be, else the network. With
+/// a plus the second is the network.
+inline constexpr const char* kTransports[] = {"", "shm", "tcp", "ucx", "shm+tcp", "shm+ucx"};
 /// Throws InvalidArgument for another name.
 void requireTransport(const std::string& name);
 

@@ -98,7 +98,8 @@ ucx::WorkerOptions workerOptions(const LocalRank& rank,
 }
 
 std::string networkTransport(const Settings& settings, const bootstrap::ControlPlane& control) {
-  if (settings.transport == "tcp" || settings.transport == "ucx") return settings.transport;
+  for (const char* const name : {"tcp", "ucx"})
+    if (settings.transport.ends_with(name)) return name;
   bool rdma = !settings.encrypts && ucx::allowsRdma(ucx::usersSetting("UCX_TLS"));
   for (int rank = 0; rank < control.size(); ++rank) rdma = rdma && control.peer(rank).hasRdma;
   return rdma ? "ucx" : "tcp";

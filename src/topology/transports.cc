@@ -134,20 +134,28 @@ TransportAnswer p2p(const Machine& machine, int ranks) {
   return answer;
 }
 
+/// "eth0, eth1": those that can be used.
+std::string usableDevices(const Machine& machine, bool rdma) {
+  std::string list;
+  for (const NetworkDevice& device : networkDevices(machine))
+    if (device.unusable.empty() && device.rdma == rdma)
+      list += (list.empty() ? "" : ", ") + device.name;
+  return list;
+}
+
+TransportAnswer tcp(const Machine& machine) {
+  const std::string interfaces = usableDevices(machine, false);
+  if (interfaces.empty()) return {"tcp", "", "no network interface but the loopback can be used"};
+  return {"tcp", "ranks on other hosts, over " + interfaces, ""};
+}
+
 TransportAnswer ucx(const Machine& machine) {
   if (const LibraryVersion* library = machine.library("UCX"); !library || library->version.empty())
     return {"ucx", "", "UCX is not installed"};
-  std::string rdma, tcp;
-  for (const NetworkDevice& device : networkDevices(machine)) {
-    if (!device.unusable.empty()) continue;
-    std::string& list = device.rdma ? rdma : tcp;
-    list += (list.empty() ? "" : ", ") + device.name;
-  }
-  if (rdma.empty() && tcp.empty())
-    return {"ucx", "", "no NIC and no network interface but the loopback can be used"};
-  return {"ucx",
-          "ranks on other hosts, by " + (rdma.empty() ? "TCP over " + tcp : "RDMA over " + rdma),
-          ""};
+  const std::string nics = usableDevices(machine, true);
+  if (nics.empty())
+    return {"ucx", "", "no RDMA device can be used (TUTTI_TRANSPORT=shm+ucx: it uses TCP)"};
+  return {"ucx", "ranks on other hosts, by RDMA over " + nics, ""};
 }
 
 }  // namespace
@@ -173,7 +181,7 @@ std::vector<GpuPair> gpuPairs(const Machine& machine, int ranks) {
 
 std::vector<TransportAnswer> transportAnswers(const Machine& machine, int ranks) {
   TUTTI_REQUIRE(ranks >= 1, ranks, " ranks");
-  return {shm(ranks), p2p(machine, ranks), ucx(machine)};
+  return {shm(ranks), p2p(machine, ranks), tcp(machine), ucx(machine)};
 }
 
 }  // namespace tutti::topology

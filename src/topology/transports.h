@@ -8,7 +8,7 @@
 namespace tutti::topology {
 
 struct TransportAnswer {
-  std::string name;     ///< "shm", "p2p", "ucx"
+  std::string name;     ///< "shm", "p2p", "tcp", "ucx"
   std::string joins;    ///< whom, and through what; empty when it joins nobody
   std::string because;  ///< whom not, and why; empty when it joins all whom it is for
 

@@ -25,16 +25,21 @@ void checkSome(Communicator& c) {
       checkAll(c, {.count = count, .root = static_cast<int>(count) % c.size(), .windows = where});
 }
 
-TEST(Transport, ThreadsByUcx) {
-  auto ranks = Communicator::createLocal(3, {.timeout = 30s, .transport = "ucx"});
+/// The networks, between ranks of this host.
+class Networks : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, Networks, testing::Values("tcp", "ucx"));
+
+TEST_P(Networks, JoinThreads) {
+  auto ranks = Communicator::createLocal(3, {.timeout = 30s, .transport = GetParam()});
   runRanks(ranks, checkSome);
   for (Communicator& c : ranks)
-    EXPECT_NE(c.describe().find("by ucx\n"), std::string::npos) << c.describe();
+    EXPECT_NE(c.describe().find("by " + std::string(GetParam()) + "\n"), std::string::npos)
+        << c.describe();
 }
 
-TEST(Transport, ProcessesByUcx) {
+TEST_P(Networks, JoinProcesses) {
   RankProcesses ranks(3, [](const RankProcesses::Context& context) {
-    Communicator c = context.join({.timeout = 30s, .transport = "ucx"});
+    Communicator c = context.join({.timeout = 30s, .transport = GetParam()});
     checkSome(c);
     auto part = c.split(c.rank() / 2, 0);
     checkSome(*part);
@@ -56,10 +61,31 @@ TEST(Transport, RanksThatAskForDifferentOnesDisagree) {
   EXPECT_TRUE(ranks.allSucceed(60s));
 }
 
+TEST(Transport, EncryptsIfAllRanksDo) {
+  const CommunicatorOptions sealed{
+      .timeout = 30s, .transport = "tcp", .encryption = true, .preSharedKey = "ours"};
+  auto ranks = Communicator::createLocal(3, sealed);
+  runRanks(ranks, checkSome);
+  RankProcesses processes(2, [](const RankProcesses::Context& context) {
+    const Outcome outcome = outcomeOf([&] {
+      context.join({.setupTimeout = 20s, .transport = "tcp", .encryption = context.rank == 0});
+    });
+    context.say(outcome.text);
+    const bool named = outcome.text.find("disagree about encryption") != std::string::npos;
+    return outcome.code == ErrorCode::Refused && named ? 0 : 1;
+  });
+  EXPECT_TRUE(processes.allSucceed(60s));
+  const Outcome byUcx =
+      outcomeOf([] { Communicator::createLocal(2, {.transport = "ucx", .encryption = true}); });
+  EXPECT_EQ(byUcx.code, ErrorCode::Unsupported) << byUcx.text;
+}
+
 TEST(Transport, AnUnknownOneIsRefused) {
   const Outcome outcome = outcomeOf([] { Communicator::createLocal(2, {.transport = "pigeon"}); });
   EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
-  EXPECT_NE(outcome.text.find("\"pigeon\" is not shm, tcp or ucx"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("\"pigeon\" is not shm, tcp, ucx, shm+tcp or shm+ucx"),
+            std::string::npos)
+      << outcome.text;
 }
 
 /// Memory whose use after the end ends the process.
@@ -78,12 +104,12 @@ class Pages {
   void* const data_;
 };
 
-// What a failed call has sent zero-copy to UCX is not read after it has thrown, and other
+// What a failed call has sent zero-copy is not read after it has thrown, and other
 // communicators of the same ranks go on.
-TEST(Transport, AFailedCallHasItsMemoryBackAndHarmsNoOther) {
+TEST_P(Networks, GiveMemoryOfAFailedCallBackAndHarmNoOther) {
   constexpr size_t kCount = 8 << 20;
   RankProcesses ranks(2, [](const RankProcesses::Context& context) {
-    Communicator c = context.join({.timeout = 30s, .transport = "ucx"});
+    Communicator c = context.join({.timeout = 30s, .transport = GetParam()});
     checkSome(c);
     for (int round = 0; round < 3; ++round) {
       auto part = c.split(0, 0);

@@ -1,5 +1,5 @@
-// The network of the data where it is not that of control: when it parts, and what is no partition.
-// Ranks are processes, hosts are namespaces of this machine on one switch.
+// The network of the data where it is not that of control, as UCX may have it: when it parts, and
+// what is no partition. Ranks are processes, hosts are namespaces of this machine on one switch.
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -37,6 +37,7 @@ using DataNetwork = WithNetworkHosts;
 /// In a rank's process: its data goes by the tunnel, its control plane does not.
 void enterForTunnel(const NetworkHosts& hosts, int host) {
   hosts.enter(host);
+  ::setenv("TUTTI_TRANSPORT", "shm+ucx", 1);
   ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
   ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
 }

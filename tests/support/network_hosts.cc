@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cstdlib>
 
 #include <filesystem>
 #include <string_view>
@@ -114,6 +115,12 @@ void makeNamespaces() {
 }
 
 }  // namespace
+
+std::string networkTransportName() {
+  const char* const value = std::getenv("TUTTI_TRANSPORT");
+  const std::string name = value ? value : "";
+  return name.ends_with("ucx") ? "ucx" : "tcp";
+}
 
 std::optional<std::string> NetworkHosts::unavailable() {
   if (execute({"ip", "-V"}, 0).first != 0) return "there is no ip command (package iproute2)";

@@ -14,6 +14,9 @@
 
 namespace tutti::tests {
 
+/// Which transport joins hosts in tests of this label: what TUTTI_TRANSPORT names, else "tcp".
+std::string networkTransportName();
+
 class NetworkHosts {
  public:
   /// Why there can be none here; nothing when there can. Tests skip with it.

@@ -28,19 +28,22 @@ TEST(Transports, SayWhomTheyJoinAndWhyNot) {
             (Lines{"shm the 4 ranks of this host (6 pairs), by shared memory",
                    "p2p the 4 ranks of this host (6 pairs), by peer access, NVLinks unknown "
                    "(GPUs 0-3)",
+                   "tcp ranks on other hosts, over eth0",
                    "ucx ranks on other hosts, by RDMA over mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_3:1, "
                    "mlx5_4:1, mlx5_5:1, mlx5_6:1, mlx5_7:1"}));
   m.nics.clear();
   m.gpus.clear();
-  EXPECT_EQ(words(m, 1), (Lines{"shm no: one rank has no other on this host",
-                                "p2p no: the CUDA driver shows no GPU",
-                                "ucx ranks on other hosts, by TCP over eth0"}));
+  EXPECT_EQ(words(m, 1),
+            (Lines{"shm no: one rank has no other on this host",
+                   "p2p no: the CUDA driver shows no GPU", "tcp ranks on other hosts, over eth0",
+                   "ucx no: no RDMA device can be used (TUTTI_TRANSPORT=shm+ucx: it "
+                   "uses TCP)"}));
   m.libraries.clear();
   EXPECT_EQ(words(m, 2)[1], "p2p no: no CUDA driver");
-  EXPECT_EQ(words(m, 2)[2], "ucx no: UCX is not installed");
+  EXPECT_EQ(words(m, 2)[3], "ucx no: UCX is not installed");
   m.libraries = {{.name = "UCX", .version = "1.13.1"}};
   m.interfaces.clear();
-  EXPECT_EQ(words(m, 2)[2], "ucx no: no NIC and no network interface but the loopback can be used");
+  EXPECT_EQ(words(m, 2)[2], "tcp no: no network interface but the loopback can be used");
 }
 
 /// GPUs with so many NVLinks each, of which every two reach each other.

@@ -153,7 +153,7 @@ Finding checkTransport(const DoctorFacts& f) {
     found.measured = "TUTTI_TRANSPORT is not set";
   } else if (std::ranges::find(known, f.transport) == std::end(known)) {
     found.state = State::Wrong;
-    found.measured += " is not shm, tcp or ucx";
+    found.measured += " is not shm, tcp, ucx, shm+tcp or shm+ucx";
     found.why = "no communicator can be made";
     found.mend = "unset TUTTI_TRANSPORT";
   } else if (f.transport == "shm") {

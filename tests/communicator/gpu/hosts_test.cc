@@ -45,17 +45,18 @@ class GpuHostCalls : public CudaTest {};
 
 constexpr size_t kCount = 5000;
 
-// Where the caller asks for UCX, every rank is far. On one GPU their kernels wait for each other
-// there.
-TEST_F(GpuHostCalls, OverUcxAlone) {
-  for (const int devices : {2, 1}) {
-    auto ranks = makeRanks(3, devices, {.transport = "ucx"});
-    runRanks(ranks, [](Communicator& c) {
-      Windows windows(c, 2 << 20);
-      for (const size_t count : {size_t{1}, size_t{30011}})
-        checkAll(c, {.count = count, .windows = &windows});
-    });
-  }
+// Where the caller asks for a network, every rank is remote. On one GPU their kernels wait for each
+// other there.
+TEST_F(GpuHostCalls, OverTheNetworkAlone) {
+  for (const char* const transport : {"tcp", "ucx"})
+    for (const int devices : {2, 1}) {
+      auto ranks = makeRanks(3, devices, {.transport = transport});
+      runRanks(ranks, [](Communicator& c) {
+        Windows windows(c, 2 << 20);
+        for (const size_t count : {size_t{1}, size_t{30011}})
+          checkAll(c, {.count = count, .windows = &windows});
+      });
+    }
 }
 
 /// Ranks of this process, far from each other, without communicators.

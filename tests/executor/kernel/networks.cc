@@ -2,6 +2,7 @@
 
 #include "tests/support/sim/endpoint.h"
 #include "tests/transports/shm/fabrics.h"
+#include "tests/transports/tcp/fabrics.h"
 #include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
@@ -28,6 +29,7 @@ RemoteNetwork badSimNetwork(uint64_t seed) {
   return simNetwork({.seed = seed, .reorder = 0.1, .loss = 0.02, .duplicate = 0.02});
 }
 
+RemoteNetwork tcpNetwork() { return of(tcpThreads()); }
 RemoteNetwork ucxNetwork() { return of(ucxThreads()); }
 RemoteNetwork shmNetwork() { return of(shmThreads()); }
 

@@ -11,6 +11,7 @@ RemoteNetwork simNetwork(const transports::sim::SimOptions& options);
 /// Packets are late, lost, doubled and overtaken, as `seed` says.
 RemoteNetwork badSimNetwork(uint64_t seed);
 /// Over loopback. Its workers live as long as it.
+RemoteNetwork tcpNetwork();
 RemoteNetwork ucxNetwork();
 /// It has no zero-copy sends: everything is copied.
 RemoteNetwork shmNetwork();

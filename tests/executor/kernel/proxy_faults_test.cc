@@ -36,7 +36,8 @@ std::ostream& operator<<(std::ostream& out, const Way& way) {
 class RemoteFaults : public testing::TestWithParam<Way> {
  protected:
   static RemoteNetwork network() {
-    return std::string(GetParam().network) == "sim" ? badSimNetwork(1) : ucxNetwork();
+    const std::string name = GetParam().network;
+    return name == "sim" ? badSimNetwork(1) : name == "tcp" ? tcpNetwork() : ucxNetwork();
   }
   static DeviceRanksOptions options(std::vector<int> hosts) {
     return {.ranks = static_cast<int>(hosts.size()),
@@ -113,8 +114,8 @@ TEST_P(RemoteFaults, ARankThatIsAbortedTakesBackWhereItReceives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, RemoteFaults,
-                         testing::Values(Way{"sim", false}, Way{"ucx", false}, Way{"sim", true},
-                                         Way{"ucx", true}));
+                         testing::Values(Way{"sim", false}, Way{"tcp", false}, Way{"ucx", false},
+                                         Way{"sim", true}, Way{"ucx", true}));
 
 /// A transport in which one rank's connection to another breaks when it is told to.
 class Breaking final : public transports::Endpoint {

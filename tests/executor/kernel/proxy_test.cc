@@ -31,7 +31,10 @@ struct Setting {
 
   RemoteNetwork make() const {
     const std::string name = network;
-    return name == "sim" ? badSimNetwork(seed) : name == "ucx" ? ucxNetwork() : shmNetwork();
+    return name == "sim"   ? badSimNetwork(seed)
+           : name == "ucx" ? ucxNetwork()
+           : name == "tcp" ? tcpNetwork()
+                           : shmNetwork();
   }
   DeviceRanksOptions options() const {
     return {.ranks = static_cast<int>(hosts.size()),
@@ -76,6 +79,10 @@ INSTANTIATE_TEST_SUITE_P(Sim, RemotePlans,
                                          Setting{"sim", {0, 1, 2}, Wire::LL, 2},
                                          Setting{"sim", {0, 0, 1, 1}, Wire::LL128, 3},
                                          Setting{"sim", {0, 1, 0, 2, 1}, Wire::Simple, 2}));
+INSTANTIATE_TEST_SUITE_P(Tcp, RemotePlans,
+                         testing::Values(Setting{"tcp", {0, 1}, Wire::LL128},
+                                         Setting{"tcp", {0, 0, 1, 1}, Wire::Simple},
+                                         Setting{"tcp", {0, 0, 1, 1, 1}, Wire::LL}));
 INSTANTIATE_TEST_SUITE_P(Ucx, RemotePlans,
                          testing::Values(Setting{"ucx", {0, 1}, Wire::LL128},
                                          Setting{"ucx", {0, 0, 1, 1}, Wire::Simple},

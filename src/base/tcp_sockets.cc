@@ -9,11 +9,14 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
 #include <system_error>
+
+#include "src/base/check.h"
 
 namespace tutti::base {
 namespace {
@@ -83,6 +86,28 @@ std::vector<uint32_t> peersOf(std::span<const TcpSocket> sockets) {
     }
   }
   return peers;
+}
+
+bool isConnectedToItself(int socket, const sockaddr& to) {
+  sockaddr_storage own{};
+  socklen_t length = sizeof own;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) != 0) return false;
+  if (own.ss_family != to.sa_family) return false;
+  if (to.sa_family == AF_INET) {
+    const auto& left = reinterpret_cast<const sockaddr_in&>(own);
+    const auto& right = reinterpret_cast<const sockaddr_in&>(to);
+    return left.sin_port == right.sin_port && left.sin_addr.s_addr == right.sin_addr.s_addr;
+  }
+  if (to.sa_family != AF_INET6) return false;
+  const auto& left = reinterpret_cast<const sockaddr_in6&>(own);
+  const auto& right = reinterpret_cast<const sockaddr_in6&>(to);
+  return left.sin6_port == right.sin6_port &&
+         std::memcmp(&left.sin6_addr, &right.sin6_addr, sizeof left.sin6_addr) == 0;
+}
+
+void closeByReset(FileDescriptor socket) {
+  const linger now{.l_onoff = 1, .l_linger = 0};
+  TUTTI_SYSCALL(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now));
 }
 
 }  // namespace tutti::base

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "src/base/printable.h"
+#include "src/base/tcp_sockets.h"
 #include "src/wire/secrets.h"
 
 namespace tutti::wire {
@@ -65,6 +66,9 @@ base::FileDescriptor makeSocket(const Address& address) {
   if (!made) base::failSyscall("socket", errno, "for " + address.describe());
   if (address.family != Family::Unix) {
     const int on = 1, attempts = 3;  // to connect: 15 seconds
+    // A port in TIME_WAIT, or from which a socket of ours connects, may be listened at; a port at
+    // which somebody listens may not.
+    TUTTI_SYSCALL(::setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
     ::setsockopt(made.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ::setsockopt(made.get(), IPPROTO_TCP, TCP_SYNCNT, &attempts, sizeof attempts);
   }
@@ -201,10 +205,6 @@ Address readAddress(base::ByteReader& in) {
 
 base::FileDescriptor listenOn(const Address& address, int backlog) {
   base::FileDescriptor made = makeSocket(address);
-  if (address.family != Family::Unix) {
-    const int on = 1;  // a port in TIME_WAIT may be taken again; a port in use may not
-    TUTTI_SYSCALL(::setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
-  }
   const SocketAddress to = toSocketAddress(address);
   if (::bind(made.get(), to.get(), to.length) != 0 || ::listen(made.get(), backlog) != 0) {
     const int error = errno;
@@ -220,9 +220,13 @@ Connecting startConnecting(const Address& address) {
   do {
     status = ::connect(result.socket.get(), to.get(), to.length);
   } while (status != 0 && errno == EINTR);
-  if (status == 0 || errno == EINPROGRESS) return result;
-  result.error = errno;
-  result.socket.reset();
+  if (status != 0 && errno != EINPROGRESS) {
+    result.error = errno;
+    result.socket.reset();
+  } else if (base::isConnectedToItself(result.socket.get(), *to.get())) {
+    base::closeByReset(std::move(result.socket));
+    result.error = ECONNREFUSED;
+  }
   return result;
 }
 

@@ -61,6 +61,7 @@ struct Connecting {
   base::FileDescriptor socket;  ///< empty when `error` is not 0
   int error = 0;                ///< errno; a connection in progress is not an error
 };
+/// A socket that got `address` for its own, which is connected to itself, is closed: ECONNREFUSED.
 Connecting startConnecting(const Address& address);
 
 /// Has the kernel ask whether the other host is still there, every second; a connection whose host

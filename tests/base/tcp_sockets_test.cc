@@ -85,5 +85,27 @@ TEST_F(Sockets, OfOtherKindsAreNone) {
   EXPECT_EQ(peersOf(std::array{TcpSocket{}}), std::vector<uint32_t>{0});
 }
 
+// Nobody listens, and the kernel chooses the very port for the socket's own end.
+TEST(SocketsOfTheirOwn, AreKnown) {
+  for (const bool itself : {true, false}) {
+    const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in at{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const auto& address = reinterpret_cast<const sockaddr&>(at);
+    TUTTI_SYSCALL(::bind(socket.get(), &address, sizeof at));
+    socklen_t length = sizeof at;
+    TUTTI_SYSCALL(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&at), &length));
+    FileDescriptor listener;
+    if (!itself) {
+      at.sin_port = 0;
+      listener = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      TUTTI_SYSCALL(::bind(listener.get(), &address, sizeof at));
+      TUTTI_SYSCALL(::listen(listener.get(), 1));
+      TUTTI_SYSCALL(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &length));
+    }
+    TUTTI_SYSCALL(::connect(socket.get(), &address, sizeof at));
+    EXPECT_EQ(isConnectedToItself(socket.get(), address), itself);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::base

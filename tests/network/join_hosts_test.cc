@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "src/bootstrap/bootstrap.h"
@@ -77,6 +78,20 @@ TEST_F(JoinHosts, AnAddressAndAKeyJoinHostsToo) {
     return greet(*join(discover({}), base::Deadline::after(kPatience)));
   });
   for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 4");
+}
+
+// As the kernel may choose the port of rank 0 for the own end of a rank that waits for rank 0.
+TEST_F(JoinHosts, RanksThatWaitDoNotConnectToThemselves) {
+  const NetworkHosts hosts(1);
+  BoardProcesses ranks(3, [&](int rank, Board&) {
+    hosts.enter(0);
+    if (!(std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40000 40009" << std::endl))
+      return std::string("no range of ports");
+    if (rank == 0) std::this_thread::sleep_for(2s);  // some twenty attempts of the others
+    ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+    return greet(*joinAs(rank, 3, UniqueId::at(hosts.address(0) + ":40004")));
+  });
+  for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 3");
 }
 
 // What the last rank does to be lost, and what the others say of it.

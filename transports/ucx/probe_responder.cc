@@ -159,10 +159,14 @@ class TcpReachabilityProbe final : public ReachabilityProbe {
     markAsProbe(attempt.socket.get());
     askKernel(attempt.socket.get());
     const sockaddr_in to = socketAddress(attempt.place);
-    if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0)
-      return;
-    const int error = errno;
-    if (error == EINPROGRESS) return;
+    const auto& place = reinterpret_cast<const sockaddr&>(to);
+    const int status = ::connect(attempt.socket.get(), &place, sizeof to);
+    const int error = status == 0 ? 0 : errno;
+    if (error == 0 || error == EINPROGRESS) {
+      if (!base::isConnectedToItself(attempt.socket.get(), place)) return;
+      base::closeByReset(std::move(attempt.socket));
+      return fail(attempt, ECONNREFUSED);
+    }
     if (isOfThisHost(error))
       base::fail(ErrorCode::System, "no connection to ", describeAddress(attempt.place.address),
                  ":", attempt.place.port, " can be begun: ", std::strerror(error));

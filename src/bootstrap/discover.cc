@@ -16,12 +16,11 @@
 #include "src/base/log.h"
 #include "src/base/printable.h"
 #include "src/bootstrap/host_facts.h"
+#include "src/bootstrap/job_key.h"
 #include "src/bootstrap/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {
-
-constexpr size_t kLeastKeyBytes = 16;
 
 std::optional<std::string> value(const Lookup& lookup, const char* name) {
   auto found = lookup(name);
@@ -29,11 +28,9 @@ std::optional<std::string> value(const Lookup& lookup, const char* name) {
   return found;
 }
 
-std::optional<std::string> jobKey(const Lookup& lookup) {
+std::optional<std::string> jobKey(const Lookup& lookup, int rank) {
   auto key = value(lookup, "TUTTI_JOB_KEY");
-  if (key)
-    TUTTI_REQUIRE(key->size() >= kLeastKeyBytes, "TUTTI_JOB_KEY has ", key->size(),
-                  " characters; at least ", kLeastKeyBytes, " make a key");
+  if (key) requireJobKey(*key, rank);
   return key;
 }
 
@@ -51,6 +48,12 @@ std::string runSeed(const LaunchFacts& facts) {
   return base::message(*facts.host, ":", *facts.port, ";", facts.run);
 }
 
+/// What of that a key is bound to: the address, or the launcher alone. Two runs with one key differ
+/// in their job ids, and can name each other.
+std::string placeOf(const LaunchFacts& facts) {
+  return facts.host ? base::message(*facts.host, ":", *facts.port) : facts.launcher;
+}
+
 /// The launcher's own store listens at MASTER_PORT when it says so; Tutti takes the next one.
 uint16_t rendezvousPort(const LaunchFacts& facts, const Lookup& lookup) {
   const bool taken =
@@ -62,7 +65,7 @@ uint16_t rendezvousPort(const LaunchFacts& facts, const Lookup& lookup) {
 
 Rendezvous withKey(const LaunchFacts& facts, uint16_t port, const std::string& key) {
   return {.address = wire::resolve(*facts.host, port),
-          .credentials = {.secret = wire::digest<32>("job key", key),
+          .credentials = {.secret = secretOfKey(key, placeOf(facts)),
                           .job = wire::digest<16>("job", runSeed(facts))},
           .openedByRankZero = true};
 }
@@ -71,7 +74,7 @@ Rendezvous withKey(const LaunchFacts& facts, uint16_t port, const std::string& k
 Rendezvous onThisHost(const LaunchFacts& facts, const std::optional<std::string>& key) {
   const std::string seed = runSeed(facts);
   return {.address = wire::derivedUnixAddress(seed),
-          .credentials = {.secret = key ? wire::digest<32>("job key", *key)
+          .credentials = {.secret = key ? secretOfKey(*key, placeOf(facts))
                                         : wire::digest<32>("no key", seed),
                           .job = wire::digest<16>("job", seed),
                           .sameUser = true},
@@ -106,7 +109,7 @@ Identity identify(const LaunchFacts& facts, const Lookup& lookup) {
   if (const auto hex = value(lookup, "TUTTI_UNIQUE_ID")) {
     identity.id = idFromHex(*hex);
   } else if (facts.size != 1) {
-    const auto key = jobKey(lookup);
+    const auto key = jobKey(lookup, facts.rank);
     const bool known = facts.oneHost && !facts.run.empty();
     TUTTI_REQUIRE(facts.host || known, facts.launcher, " says rank ", facts.rank, " of ",
                   facts.size, ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
@@ -159,7 +162,7 @@ UniqueId idAt(const std::string& address, const Lookup& lookup) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   const LaunchFacts facts{.host = host,
                           .port = parseVariable("the port", address.substr(colon + 1), 1, 65535)};
-  const auto key = jobKey(lookup);
+  const auto key = jobKey(lookup, 0);
   return encode(key ? withKey(facts, static_cast<uint16_t>(*facts.port), *key)
                     : onThisHost(facts, {}));
 }

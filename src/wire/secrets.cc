@@ -49,6 +49,16 @@ Key agree(const Key& secretKey, const Key& publicKey) {
   return shared;
 }
 
+std::optional<Key> stretch(std::string_view text, std::string_view place, const StretchCost& cost) {
+  static_assert(sizeof(Key) >= crypto_pwhash_BYTES_MIN);
+  const auto salt = digest<crypto_pwhash_SALTBYTES>("salt", place);
+  Key key;
+  const int status =
+      ::crypto_pwhash(raw(key.data()), key.size(), text.data(), text.size(), raw(salt.data()),
+                      cost.passes, cost.bytes, crypto_pwhash_ALG_ARGON2ID13);
+  return status == 0 ? std::optional(key) : std::nullopt;
+}
+
 std::string brief(const JobId& job) { return base::hex(std::span(job).first(4)); }
 
 }  // namespace tutti::wire

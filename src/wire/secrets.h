@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,15 @@ std::array<std::byte, N> digest(std::string_view purpose, std::string_view text)
   digestInto(bytes, purpose, std::as_bytes(std::span(text)));
   return bytes;
 }
+
+/// Of Argon2id: memory for a moment, and passes over it.
+struct StretchCost {
+  size_t bytes;
+  unsigned passes;
+};
+/// A key out of a text that may be guessed: Argon2id, with a salt that follows from `place`.
+/// Nothing where there is no memory for it.
+std::optional<Key> stretch(std::string_view text, std::string_view place, const StretchCost& cost);
 
 /// A fresh pair of X25519. The public key is random to whoever lacks the secret one.
 struct KeyPair {

@@ -54,6 +54,21 @@ TEST(Secrets, AtRandomAreNeverTheSame) {
   EXPECT_NE(one, Key{});
 }
 
+TEST(Secrets, OfTextsThatMayBeGuessedDependOnAllThatMakesThem) {
+  constexpr StretchCost kCost{.bytes = size_t{1} << 20, .passes = 1};
+  const auto key = stretch("a text", "a place", kCost);
+  ASSERT_TRUE(key);
+  EXPECT_EQ(stretch("a text", "a place", kCost), key);
+  for (const auto& other :
+       {stretch("another text", "a place", kCost), stretch("a text", "another place", kCost),
+        stretch("a text", "a place", {.bytes = kCost.bytes, .passes = 2}),
+        stretch("a text", "a place", {.bytes = 2 * kCost.bytes, .passes = 1})}) {
+    ASSERT_TRUE(other);
+    EXPECT_NE(other, key);
+  }
+  EXPECT_FALSE(stretch("a text", "a place", {.bytes = size_t{1} << 60, .passes = 1}));
+}
+
 TEST(Secrets, JobsAreBriefInMessages) {
   JobId job{};
   job[0] = std::byte{0xab};

@@ -98,6 +98,15 @@ Rendezvous withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
   return onThisHost(facts, {});
 }
 
+/// Two jobs of one address, key and name may mix, where both start at the same time.
+void warnOfDoubles(const LaunchFacts& facts, const Lookup& lookup) {
+  // torchrun's own store listens at the port, so that no other job's does.
+  if (facts.namesJob || value(lookup, "TORCHELASTIC_USE_AGENT_STORE") == "True") return;
+  base::log(LogLevel::Warning, "nothing tells this job from another one that meets at ",
+            base::printable(*facts.host), ":", *facts.port,
+            " with the same key: set TUTTI_JOB_ID to a text of this job's own on all its ranks");
+}
+
 Identity identify(const LaunchFacts& facts, const Lookup& lookup) {
   Identity identity{.rank = facts.rank,
                     .size = facts.size,
@@ -110,10 +119,11 @@ Identity identify(const LaunchFacts& facts, const Lookup& lookup) {
     identity.id = idFromHex(*hex);
   } else if (facts.size != 1) {
     const auto key = jobKey(lookup, facts.rank);
-    const bool known = facts.oneHost && !facts.run.empty();
+    const bool known = facts.oneHost && facts.namesJob;
     TUTTI_REQUIRE(facts.host || known, facts.launcher, " says rank ", facts.rank, " of ",
                   facts.size, ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
                   facts.addressVariables);
+    if (facts.rank == 0) warnOfDoubles(facts, lookup);
     identity.id = encode(!facts.host ? onThisHost(facts, key)
                          : key       ? withKey(facts, rendezvousPort(facts, lookup), *key)
                                      : withoutKey(facts, lookup));
@@ -160,7 +170,8 @@ UniqueId idAt(const std::string& address, const Lookup& lookup) {
                 "\" is not host:port");
   std::string host = address.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const LaunchFacts facts{.host = host,
+  const LaunchFacts facts{.run = value(lookup, "TUTTI_JOB_ID").value_or(""),
+                          .host = host,
                           .port = parseVariable("the port", address.substr(colon + 1), 1, 65535)};
   const auto key = jobKey(lookup, 0);
   return encode(key ? withKey(facts, static_cast<uint16_t>(*facts.port), *key)

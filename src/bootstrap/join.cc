@@ -17,6 +17,9 @@ constexpr size_t kSpareDescriptors = 8;
 /// ranks does, and then nobody comes.
 constexpr std::chrono::milliseconds kMalformedTime{10'000};
 
+/// How long rank 0 listens to another job's rendezvous at its own address.
+constexpr std::chrono::milliseconds kOtherJobTime{2'000};
+
 void requireDescriptors(int size) {
   const size_t needed = socketControlPlaneDescriptors(size) + kSpareDescriptors;
   const size_t free = wire::freeDescriptors();
@@ -65,19 +68,49 @@ std::shared_ptr<ControlPlane> arrive(RendezvousClient& rendezvous, const Identit
   return makeSocketControlPlane(identity.rank, std::move(peers), std::move(sockets));
 }
 
+/// What a rendezvous that this job's rank 0 did not open says to it: of another job with the same
+/// key, which hears of this one so. Nothing where it is no such rendezvous.
+std::optional<Error> askWhoeverListens(Rendezvous point, const Identity& identity,
+                                       base::Deadline deadline, const std::stop_token& stop) {
+  point.openedByRankZero = false;  // it is there, or it is not waited for
+  const std::chrono::milliseconds left(deadline.remainingMs());
+  std::optional<RendezvousClient> rendezvous;
+  try {
+    rendezvous.emplace(point, identity.rank, identity.size,
+                       base::Deadline::after(std::min(left, kOtherJobTime)), stop);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  try {
+    rendezvous->send(
+        Arrival{.info = describeThisProcess(), .listening = wire::randomUnixAddress()});
+    waitFor(
+        *rendezvous, [] { return false; }, "the other job");
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Timeout) return error;
+  }
+  return std::nullopt;
+}
+
 /// The rendezvous, where it is in this process: rank 0's, or one of an id that was made here.
-std::shared_ptr<RendezvousServer> serverHere(const Rendezvous& point, int rank,
-                                             base::Deadline deadline) {
+std::shared_ptr<RendezvousServer> serverHere(const Rendezvous& point, const Identity& identity,
+                                             base::Deadline deadline, const std::stop_token& stop) {
   if (!point.openedByRankZero) return rendezvousOpenedHere(point.credentials.job);
-  if (rank != 0) return nullptr;
-  return std::make_shared<RendezvousServer>(point,
-                                            std::chrono::milliseconds(deadline.remainingMs()));
+  if (identity.rank != 0) return nullptr;
+  try {
+    return std::make_shared<RendezvousServer>(point,
+                                              std::chrono::milliseconds(deadline.remainingMs()));
+  } catch (const Error& error) {
+    const auto answer = askWhoeverListens(point, identity, deadline, stop);
+    if (!answer) throw;
+    base::fail(answer->code(), error.what(), "; ", answer->what());
+  }
 }
 
 std::shared_ptr<ControlPlane> meet(const Identity& identity, base::Deadline deadline,
                                    const std::stop_token& stop) {
   const Rendezvous point = decode(identity.id);
-  const auto server = serverHere(point, identity.rank, deadline);
+  const auto server = serverHere(point, identity, deadline, stop);
   RendezvousClient rendezvous(point, identity.rank, identity.size, deadline, stop);
   try {
     auto plane = arrive(rendezvous, identity, point);

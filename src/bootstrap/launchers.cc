@@ -10,6 +10,7 @@
 #include "src/base/check.h"
 #include "src/base/printable.h"
 #include "src/bootstrap/host_facts.h"
+#include "src/bootstrap/launching_process.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -59,7 +60,7 @@ bool onOneHost(const Launcher& launcher, int size, const Lookup& lookup) {
   return launcher.oneHost;
 }
 
-/// "PMI_FD=<pid 4711>;", or nothing where the descriptor is no local socket.
+/// "pid 4711", or nothing where the descriptor is no local socket.
 std::string parentOf(const char* name, const Lookup& lookup) {
   const auto text = lookup(name);
   if (!text || text->empty()) return {};
@@ -68,7 +69,7 @@ std::string parentOf(const char* name, const Lookup& lookup) {
   const int descriptor = parseVariable(name, *text, 0, INT_MAX);
   if (::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0)
     return {};
-  return base::message(name, "=<pid ", peer.pid, ">;");
+  return base::message("pid ", peer.pid);
 }
 
 bool speaks(const Launcher& launcher, const Lookup& lookup) {
@@ -114,12 +115,30 @@ void readMembership(const Launcher& launcher, const Found& rank, const Lookup& l
   if (facts.size > 0) note([&] { facts.oneHost = onOneHost(launcher, facts.size, lookup); });
 }
 
+/// What tells this run of the job from all others.
+void readRun(const Launcher& launcher, const Lookup& lookup, LaunchFacts& facts) {
+  constexpr const char* kNoName = "none";  // torchrun's run id where the user gives none
+  const auto add = [&](const char* name, bool namesJob) {
+    const auto value = lookup(name);
+    if (!value || value->empty()) return;
+    facts.run += base::message(name, "=", *value, ";");
+    facts.namesJob |= namesJob && *value != kNoName;
+  };
+  for (const char* name : launcher.run) add(name, true);
+  for (const char* name : launcher.attempt) add(name, false);
+  add("TUTTI_JOB_ID", true);
+  if (!facts.oneHost) return;  // each host has an agent of its own
+  std::string agent;
+  if (launcher.parent) agent = parentOf(launcher.parent, lookup);
+  if (launcher.agent && lookup(launcher.agent)) agent = launchingProcess(launcher.rank.front());
+  if (!agent.empty()) facts.run += "started by " + agent + ";";
+  facts.namesJob |= !agent.empty();
+}
+
 LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& lookup) {
   LaunchFacts facts{.launcher = launcher.name};
   readMembership(launcher, rank, lookup, facts);
-  for (const char* name : launcher.run)
-    if (const auto value = lookup(name)) facts.run += base::message(name, "=", *value, ";");
-  if (launcher.parent) facts.run += parentOf(launcher.parent, lookup);
+  readRun(launcher, lookup, facts);
   readAddress(launcher, lookup, facts);
   facts.addressVariables = "TUTTI_ADDRESS";
   if (!launcher.host.empty())
@@ -138,9 +157,11 @@ std::vector<Launcher> programs() {
        .size = {"WORLD_SIZE"},
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
-       .run = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
+       .run = {"TORCHELASTIC_RUN_ID"},
+       .attempt = {"TORCHELASTIC_RESTART_COUNT"},
        .localSize = {"LOCAL_WORLD_SIZE"},
-       .oneHost = true},
+       .oneHost = true,
+       .agent = "TORCHELASTIC_RUN_ID"},
   };
 }
 
@@ -169,6 +190,7 @@ std::vector<Launcher> processManagers() {
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
        .run = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
+       .attempt = {"SLURM_RESTART_COUNT"},
        .nodes = {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"},
        .needs = {"SLURM_STEP_ID"}},
       {.name = "PMI",

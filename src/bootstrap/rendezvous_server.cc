@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kStep{100};
 
 struct RendezvousServer::State {
   State(const Rendezvous& wanted, std::chrono::milliseconds least)
-      : point(wanted), roster(point.credentials.job), lifetime(least), end(Time::now() + least) {
+      : point(wanted), roster(point), lifetime(least), end(Time::now() + least) {
     std::vector<base::FileDescriptor> listeners;
     listeners.push_back(wire::listenOn(point.address, kBacklog));
     if (point.network) {

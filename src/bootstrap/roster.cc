@@ -21,6 +21,11 @@ Roster::Decision refuse(Roster::Verdict verdict, ErrorCode code, const Parts&...
 
 }  // namespace
 
+Roster::Roster(const Rendezvous& point)
+    : job_(point.credentials.job),
+      place_(describeAddresses(point)),
+      manyMayHaveIt_(point.openedByRankZero) {}
+
 Roster::Decision Roster::admit(const wire::Claim& claim, const Arrival& arrival) {
   using enum Verdict;
   const std::string who = name(claim.rank, arrival.info);
@@ -36,6 +41,11 @@ Roster::Decision Roster::admit(const wire::Claim& claim, const Arrival& arrival)
     return refuse(RefuseAll, ErrorCode::Refused, who, " has world size ", claim.size, ", but ",
                   describe(arrived_.begin()->first), " has world size ", size_);
   if (const auto same = arrived_.find(claim.rank); same != arrived_.end()) {
+    if (manyMayHaveIt_)
+      return refuse(RefuseAll, ErrorCode::Refused, describe(claim.rank), " and ", who,
+                    " both came to ", place_, " with the key of job ", wire::brief(job_),
+                    ": two jobs meet there, and nothing tells their ranks apart. Give one of them "
+                    "another port, or each a TUTTI_JOB_ID of its own");
     Decision decision = refuse(RefuseOne, ErrorCode::Refused, who,
                                " was refused: ", describe(claim.rank), " has joined already");
     if (remarks_.size() < kMaxRemarkBytes) remarks_ += "; " + decision.why.text;

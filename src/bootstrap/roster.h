@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/wire/setup_message.h"
 #include "src/wire/handshake.h"
 
@@ -12,7 +13,7 @@ namespace tutti::bootstrap {
 
 class Roster {
  public:
-  explicit Roster(const wire::JobId& job) : job_(job) {}
+  explicit Roster(const Rendezvous& point);
 
   enum class Verdict {
     Welcome,
@@ -24,7 +25,8 @@ class Roster {
     Failure why;  ///< when refused
   };
   /// Of a connection that has proved that it knows the secret. The first to come says how large
-  /// the world is.
+  /// the world is. A second process of a rank ends set-up for all where the rendezvous follows from
+  /// a launcher's variables: another job may have the same ones, and then ranks of both are there.
   Decision admit(const wire::Claim& claim, const Arrival& arrival);
 
   /// Whether a rank that connects without arriving is one that is missing. One that does not know
@@ -41,6 +43,8 @@ class Roster {
 
  private:
   wire::JobId job_;
+  std::string place_;
+  bool manyMayHaveIt_;  // the rendezvous, as variables say where it is
   int size_ = 0;
   std::map<int, Arrival> arrived_;
   std::string remarks_;  // about those who were refused, for the message of a timeout

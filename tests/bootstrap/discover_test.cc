@@ -137,6 +137,51 @@ TEST(Discover, SeveralHostsWithoutAKeyAreRefusedUnlessAskedForByName) {
   EXPECT_THROW(find(with(far, {{"TUTTI_ALLOW_UNAUTHENTICATED", "yes"}})), Error);
 }
 
+TEST(Discover, ATextOfTheUsersTellsJobsApart) {
+  for (const Variables& job : {kTorch, with(kTorch, {{"TUTTI_JOB_KEY", kKey}})}) {
+    const UniqueId unnamed = find(job).id;
+    const UniqueId one = find(with(job, {{"TUTTI_JOB_ID", "one"}})).id;
+    EXPECT_EQ(find(with(job, {{"TUTTI_JOB_ID", "one"}, {"RANK", "0"}})).id, one);
+    EXPECT_NE(find(with(job, {{"TUTTI_JOB_ID", "two"}})).id, one);
+    EXPECT_NE(unnamed, one);
+  }
+}
+
+TEST(Discover, JobsThatNothingTellsApartAreWarnedAboutByRankZero) {
+  std::vector<std::string> log;
+  setLogSink([&](LogLevel level, std::string_view line) {
+    if (level == LogLevel::Warning) log.emplace_back(line);
+  });
+  const Variables zero =
+      with(kTorch, {{"RANK", "0"}, {"TUTTI_JOB_KEY", "a key of enough letters"}});
+  const Variables hosts = with(zero, {{"LOCAL_WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "none"}});
+  find(with(zero, {{"RANK", "1"}}));
+  find(with(zero, {{"TUTTI_JOB_ID", "one"}}));
+  find(with(zero, {{"TORCHELASTIC_RUN_ID", "none"}}));  // torchrun's process tells
+  find(with(hosts, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}));
+  find(with(hosts, {{"TORCHELASTIC_RUN_ID", "6f2c1ab0"}}));
+  EXPECT_EQ(log, std::vector<std::string>{});
+  find(zero);
+  find(with(hosts, {{"TORCHELASTIC_RESTART_COUNT", "1"}}));
+  setLogSink({});
+  const std::string line =
+      "nothing tells this job from another one that meets at 127.0.0.1:29500 with the same key: "
+      "set "
+      "TUTTI_JOB_ID to a text of this job's own on all its ranks";
+  EXPECT_EQ(log, (std::vector<std::string>{line, line}));
+}
+
+TEST(Discover, AttemptsOfAJobAreToldApart) {
+  const Variables slurm{{"SLURM_PROCID", "1"},
+                        {"SLURM_NTASKS", "2"},
+                        {"SLURM_JOB_ID", "17"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_STEP_NUM_NODES", "1"}};
+  for (const auto& [job, attempt] :
+       {std::pair(slurm, "SLURM_RESTART_COUNT"), {kTorch, "TORCHELASTIC_RESTART_COUNT"}})
+    EXPECT_NE(find(with(job, {{attempt, "1"}})).id, find(with(job, {{attempt, "2"}})).id);
+}
+
 struct Row {
   const char* source;
   Variables variables;
@@ -216,6 +261,11 @@ TEST(Discover, MpichsJobIsItsProxy) {
   const Identity one = find(job);
   EXPECT_EQ(decode(one.id).address.family, wire::Family::Unix);
   EXPECT_EQ(find(with(job, {{"PMI_RANK", "0"}, {"PMI_FD", std::to_string(ends[1])}})).id, one.id);
+  // Of several hosts each has a proxy of its own.
+  const Variables hosts = with(
+      job,
+      {{"MPI_LOCALNRANKS", "1"}, {"TUTTI_JOB_KEY", kKey}, {"TUTTI_ADDRESS", "127.0.0.1:4000"}});
+  EXPECT_EQ(find(hosts).id, find(with(hosts, {{"PMI_FD", ""}})).id);
   ::close(ends[0]);
   ::close(ends[1]);
   expectInvalid(job, "nothing says where they meet");
@@ -336,6 +386,7 @@ TEST(Discover, AnAddressMakesTheSameIdForEverybody) {
     });
   };
   const UniqueId id = at("127.0.0.1:4000");
+  EXPECT_NE(at("127.0.0.1:4000", {{"TUTTI_JOB_ID", "one"}}), id);
   EXPECT_EQ(at("127.0.0.1:4000"), id);
   EXPECT_NE(at("127.0.0.1:4001"), id);
   const Rendezvous point = decode(id);

@@ -41,23 +41,26 @@ Rendezvous tcpPoint() {
   return point;
 }
 
-/// The ranks' results, as threads: "joined" or the error.
+/// "joined", or the error.
+std::string joinAs(const Rendezvous& point, int rank, int size, milliseconds time) {
+  try {
+    const auto plane = join({.rank = rank, .size = size, .id = encode(point), .source = "test"},
+                            base::Deadline::after(time));
+    plane->leave();
+    return "joined";
+  } catch (const Error& error) {
+    return base::message("error ", toString(error.code()), ": ", error.what());
+  }
+}
+
+/// The ranks' results, as threads.
 std::vector<std::string> joinAll(const Rendezvous& point, int size, int first = 0,
                                  milliseconds time = kPatience) {
   std::vector<std::string> said(static_cast<size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = first; rank < size; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        const auto plane = join({.rank = rank, .size = size, .id = encode(point), .source = "test"},
-                                base::Deadline::after(time));
-        plane->leave();
-        said[static_cast<size_t>(rank)] = "joined";
-      } catch (const Error& error) {
-        said[static_cast<size_t>(rank)] =
-            base::message("error ", toString(error.code()), ": ", error.what());
-      }
-    });
+    threads.emplace_back(
+        [&, rank] { said[static_cast<size_t>(rank)] = joinAs(point, rank, size, time); });
   for (auto& thread : threads) thread.join();
   return said;
 }
@@ -283,6 +286,55 @@ TEST(Ports, TwoJobsThatMeetAtOnePortDoNotMix) {
                   contains(strangers[rank], sameKey ? "belongs to job" : "another job"))
           << strangers[rank];
     EXPECT_EQ(joinAll(opened, 3), std::vector<std::string>(3, "joined"));
+  }
+}
+
+/// What three ranks of a world of three say that come one after another.
+std::vector<std::string> joinInTurn(const Rendezvous& point, const std::vector<int>& ranks) {
+  std::vector<std::string> said(ranks.size());
+  std::vector<std::jthread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] { said[i] = joinAs(point, ranks[i], 3, kPatience); });
+    std::this_thread::sleep_for(milliseconds(300));
+  }
+  threads.clear();
+  return said;
+}
+
+// As without a word the first to come would be one world, of ranks of both.
+TEST(Ports, TwoJobsOfOneNameAreBothTold) {
+  Rendezvous unix = randomRendezvous();
+  unix.openedByRankZero = true;
+  for (const Rendezvous& point : {unix, tcpPoint()})
+    for (const auto& [ranks, twice] : {std::pair(std::vector{0, 1, 1}, "rank 1 (pid "),
+                                       {std::vector{1, 0, 0}, "rank 0 (pid "}}) {
+      const auto said = joinInTurn(point, ranks);
+      const std::string places = "both came to " + point.address.describe();
+      for (const std::string& rank : said)
+        EXPECT_TRUE(contains(rank, "error refused") && contains(rank, twice) &&
+                    contains(rank, places) && contains(rank, "TUTTI_JOB_ID") &&
+                    contains(rank, "another port"))
+            << rank;
+      EXPECT_EQ(contains(said.back(), "EADDRINUSE"), ranks.back() == 0) << said.back();
+    }
+}
+
+// Who has the address of rank 0 is asked, and need not answer.
+TEST(Ports, AnotherProgramAtTheAddressIsNamed) {
+  for (const bool talks : {false, true}) {
+    const Rendezvous point = tcpPoint();
+    const base::FileDescriptor listener = listenOn(point.address, 4);
+    std::jthread program([&](const std::stop_token& stop) {
+      std::vector<base::FileDescriptor> clients;
+      while (talks && !stop.stop_requested()) {
+        clients.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        if (!clients.back()) std::this_thread::sleep_for(milliseconds(10));
+        const std::string text(200, 'x');
+        if (clients.back()) ::send(clients.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
+      }
+    });
+    const std::string said = joinAs(point, 0, 2, kPatience);
+    EXPECT_TRUE(contains(said, "error system") && contains(said, "EADDRINUSE")) << said;
   }
 }
 

@@ -56,7 +56,7 @@ std::shared_ptr<ControlPlane> arrive(RendezvousClient& rendezvous, const Identit
   rendezvous.send(mesh.arrival());
   waitFor(
       rendezvous, [&] { return rendezvous.hasTable(); }, "all ranks to arrive");
-  std::vector<base::FileDescriptor> sockets = mesh.connect(rendezvous);
+  std::vector<PeerSocket> sockets = mesh.connect(rendezvous);
   rendezvous.send(Connected{});
   waitFor(
       rendezvous, [&] { return rendezvous.complete(); }, "all ranks to connect");

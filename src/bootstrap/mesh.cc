@@ -42,7 +42,7 @@ std::vector<base::FileDescriptor> Mesh::listen(const std::optional<LocalInterfac
   return listeners;
 }
 
-std::vector<base::FileDescriptor> Mesh::connect(RendezvousClient& rendezvous) {
+std::vector<PeerSocket> Mesh::connect(RendezvousClient& rendezvous) {
   const Table& table = rendezvous.table();
   requireWays(table);
   wire::PollSet set;
@@ -170,7 +170,7 @@ void Mesh::accept(wire::HandshakeConnection connection, const Table& table) {
   const wire::Claim& claim = connection.handshake().claim();
   const bool expected = claim.version == wire::kProtocolVersion && claim.job == credentials_.job &&
                         claim.size == size_ && claim.rank > rank_ && claim.rank < size_ &&
-                        !sockets_[static_cast<size_t>(claim.rank)];
+                        !sockets_[static_cast<size_t>(claim.rank)].socket;
   if (expected) return keep(claim.rank, std::move(connection), table);
   base::log(LogLevel::Warning, "rank ", rank_, " refused a connection of rank ", claim.rank, " of ",
             claim.size);
@@ -179,7 +179,8 @@ void Mesh::accept(wire::HandshakeConnection connection, const Table& table) {
 void Mesh::keep(int rank, wire::HandshakeConnection connection, const Table& table) {
   noteProcess(rank, connection.fd(), table);
   wire::noticeDeadHost(connection.fd());
-  sockets_[static_cast<size_t>(rank)] = connection.release();
+  const wire::Key session = connection.handshake().sessionKey();
+  sockets_[static_cast<size_t>(rank)] = sealedSocket(connection.release(), session, rank_, rank);
   ++connected_;
 }
 
@@ -197,7 +198,7 @@ void Mesh::noteProcess(int rank, int socket, const Table& table) const {
 /// connect to those below them.
 std::string Mesh::missing(const Table& table) const {
   int rank = 0;
-  while (rank < size_ && (rank == rank_ || sockets_[static_cast<size_t>(rank)])) ++rank;
+  while (rank < size_ && (rank == rank_ || sockets_[static_cast<size_t>(rank)].socket)) ++rank;
   if (rank == size_) return "nothing";
   const Arrival& peer = table.ranks[static_cast<size_t>(rank)];
   if (onThisHost(peer)) return "the connection with " + describe(rank, table);

@@ -8,6 +8,7 @@
 
 #include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/rendezvous_client.h"
+#include "src/bootstrap/socket_control_plane.h"
 #include "src/wire/handshake_listener.h"
 
 namespace tutti::bootstrap {
@@ -22,7 +23,7 @@ class Mesh {
 
   /// Connects as the rendezvous's table says. The sockets by rank; the own one is empty. Throws
   /// what the rendezvous reports meanwhile, Timeout, Refused, or System.
-  std::vector<base::FileDescriptor> connect(RendezvousClient& rendezvous);
+  std::vector<PeerSocket> connect(RendezvousClient& rendezvous);
 
  private:
   void hear(RendezvousClient& rendezvous, const wire::PollSet& set, const Table& table) const;
@@ -47,7 +48,7 @@ class Mesh {
   wire::HandshakeListener listener_;
   int next_ = 0;  // the lowest rank that has not been connected to
   std::map<int, wire::HandshakeConnection> outgoing_;
-  std::vector<base::FileDescriptor> sockets_;
+  std::vector<PeerSocket> sockets_;
   int connected_ = 0;
 };
 

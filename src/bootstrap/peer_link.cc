@@ -8,7 +8,6 @@
 #include <array>
 #include <cstring>
 
-#include "src/bootstrap/socket_control_plane.h"
 #include "src/wire/address.h"
 
 #ifndef SO_PEERPIDFD
@@ -42,20 +41,23 @@ base::FileDescriptor openProcess(int socket) {
 
 }  // namespace
 
-PeerLink::PeerLink(base::FileDescriptor socket)
-    : socket_(std::move(socket)), process_(openProcess(socket_.get())) {}
+PeerLink::PeerLink(PeerSocket socket)
+    : socket_(std::move(socket.socket)),
+      process_(openProcess(socket_.get())),
+      reader_(socket.receiving),
+      writer_(socket.sending) {}
 
 bool PeerLink::queue(FrameKind kind, ControlMessage message) {
   const FrameHeader header{.kind = kind,
-                           .channel = message.channel,
-                           .payloadBytes = message.payload.size(),
                            .type = message.type,
+                           .channel = message.channel,
                            .descriptors = static_cast<uint32_t>(message.descriptors.size())};
-  Outgoing out{.header = base::bytesOf(header), .message = std::move(message)};
+  Outgoing out{.header = header, .message = std::move(message)};
+  out.counted = kSealedHeaderBytes + out.message.payload.size();
   std::lock_guard lock(mutex_);
   if (closed_) return true;  // dropped
-  if (queuedBytes_ + out.bytes() > kMaxQueuedBytes) return false;
-  queuedBytes_ += out.bytes();
+  if (queuedBytes_ + out.counted > kMaxQueuedBytes) return false;
+  queuedBytes_ += out.counted;
   queue_.push_back(std::move(out));
   return true;
 }
@@ -69,6 +71,7 @@ PeerLink::Flow PeerLink::flush() {
   std::lock_guard lock(mutex_);
   while (!queue_.empty()) {
     Outgoing& out = queue_.front();
+    if (out.sealed.empty()) out.sealed = writer_.seal(out.header, out.message.payload);
     const ssize_t count = sendSome(out);
     if (count < 0) {
       if (errno == EINTR) continue;
@@ -79,7 +82,7 @@ PeerLink::Flow PeerLink::flush() {
     out.sent += static_cast<size_t>(count);
     out.message.descriptors.clear();  // they went with the first byte
     if (out.sent < out.bytes()) continue;
-    queuedBytes_ -= out.bytes();
+    queuedBytes_ -= out.counted;
     queue_.pop_front();
   }
   return Flow::Open;
@@ -97,10 +100,10 @@ std::string PeerLink::reason() const {
 }
 
 ssize_t PeerLink::sendSome(Outgoing& out) {
-  const size_t inHeader = std::min(out.sent, out.header.size());
+  const size_t inHeader = std::min(out.sent, out.sealed.size());
   const size_t inPayload = out.sent - inHeader;
   std::array<iovec, 2> parts{
-      iovec{out.header.data() + inHeader, out.header.size() - inHeader},
+      iovec{out.sealed.data() + inHeader, out.sealed.size() - inHeader},
       iovec{out.message.payload.data() + inPayload, out.message.payload.size() - inPayload}};
   msghdr message{};
   message.msg_iov = parts.data();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 
+#include "src/bootstrap/socket_control_plane.h"
 #include "src/bootstrap/wire/frame.h"
 
 struct msghdr;
@@ -16,7 +17,7 @@ namespace tutti::bootstrap {
 class PeerLink {
  public:
   /// Takes the other end's pidfd too, where the kernel gives one.
-  explicit PeerLink(base::FileDescriptor socket);
+  explicit PeerLink(PeerSocket socket);
 
   int socket() const { return socket_.get(); }
   int process() const { return process_.get(); }  ///< -1: not watched. Outlasts close().
@@ -40,10 +41,12 @@ class PeerLink {
 
  private:
   struct Outgoing {
-    base::Bytes header;
+    FrameHeader header;
+    base::Bytes sealed;  // the header; empty until the frame is the first that waits
     ControlMessage message;
-    size_t sent = 0;  // of header and payload together
-    size_t bytes() const { return header.size() + message.payload.size(); }
+    size_t counted = 0;  // in queuedBytes_
+    size_t sent = 0;     // of header and payload together
+    size_t bytes() const { return sealed.size() + message.payload.size(); }
   };
   ssize_t sendSome(Outgoing& out);
   Flow endedBy(int error);
@@ -51,7 +54,8 @@ class PeerLink {
 
   base::FileDescriptor socket_;
   base::FileDescriptor process_;
-  FrameReader reader_;
+  SealedFrameReader reader_;
+  SealedFrameWriter writer_;
   std::mutex mutex_;
   std::deque<Outgoing> queue_;
   size_t queuedBytes_ = 0;

@@ -39,7 +39,7 @@ uint64_t processTag(int rank) { return static_cast<uint64_t>(rank) * 2 + 1; }
 class Monitor : public std::enable_shared_from_this<Monitor> {
  public:
   /// `peers` are for the watch over the links to other hosts, which the first rank of a host keeps.
-  Monitor(int rank, const std::vector<PeerInfo>& peers, std::vector<base::FileDescriptor> sockets);
+  Monitor(int rank, const std::vector<PeerInfo>& peers, std::vector<PeerSocket> sockets);
   void start() {
     thread_.start("tutti-monitor", [self = shared_from_this()] { self->run(); });
   }
@@ -53,7 +53,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
 
  private:
   struct Peer {
-    explicit Peer(base::FileDescriptor socket) : link(std::move(socket)) {}
+    explicit Peer(PeerSocket socket) : link(std::move(socket)) {}
     PeerLink link;
     std::atomic<bool> gone{false};     // what is sent to it is dropped
     std::atomic<bool> flooded{false};  // its queue is full: it does not read
@@ -97,11 +97,11 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
 
 /// None where a lower rank shares this one's host, or there are no others.
 std::optional<LinkWatch> watchOfHost(int rank, const std::vector<PeerInfo>& peers,
-                                     const std::vector<base::FileDescriptor>& sockets) {
+                                     const std::vector<PeerSocket>& sockets) {
   std::map<std::string, std::string> hosts;
   for (size_t other = 0; other < peers.size(); ++other) {
     if (other == static_cast<size_t>(rank)) continue;
-    const std::string ip = peerIp(sockets[other].get());
+    const std::string ip = peerIp(sockets[other].socket.get());
     if (ip.empty() && other < static_cast<size_t>(rank)) return std::nullopt;
     if (!ip.empty()) hosts.emplace(ip, peers[other].host);
   }
@@ -109,8 +109,7 @@ std::optional<LinkWatch> watchOfHost(int rank, const std::vector<PeerInfo>& peer
   return LinkWatch(std::move(hosts));
 }
 
-Monitor::Monitor(int rank, const std::vector<PeerInfo>& peers,
-                 std::vector<base::FileDescriptor> sockets)
+Monitor::Monitor(int rank, const std::vector<PeerInfo>& peers, std::vector<PeerSocket> sockets)
     : rank_(rank),
       epoll_(TUTTI_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),
       wake_(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
@@ -330,8 +329,7 @@ void Monitor::lastWords() {
 
 class SocketControlPlane final : public ControlPlane {
  public:
-  SocketControlPlane(int rank, std::vector<PeerInfo> peers,
-                     std::vector<base::FileDescriptor> sockets)
+  SocketControlPlane(int rank, std::vector<PeerInfo> peers, std::vector<PeerSocket> sockets)
       : rank_(rank),
         peers_(std::move(peers)),
         monitor_(std::make_shared<Monitor>(rank, peers_, std::move(sockets))) {
@@ -385,8 +383,15 @@ class SocketControlPlane final : public ControlPlane {
 
 }  // namespace
 
+PeerSocket sealedSocket(base::FileDescriptor socket, const wire::Key& session, int rank, int peer) {
+  const auto keyFrom = [&](int from) {
+    return wire::directionKey(session, base::message("control plane, from rank ", from));
+  };
+  return {.socket = std::move(socket), .sending = keyFrom(rank), .receiving = keyFrom(peer)};
+}
+
 std::shared_ptr<ControlPlane> makeSocketControlPlane(int rank, std::vector<PeerInfo> peers,
-                                                     std::vector<base::FileDescriptor> sockets) {
+                                                     std::vector<PeerSocket> sockets) {
   TUTTI_ASSERT(peers.size() == sockets.size(), peers.size(), " ", sockets.size());
   return std::make_shared<SocketControlPlane>(rank, std::move(peers), std::move(sockets));
 }

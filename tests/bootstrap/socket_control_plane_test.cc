@@ -41,10 +41,15 @@ std::vector<PeerInfo> members(int size) {
 }
 
 std::vector<std::shared_ptr<ControlPlane>> makePlanes(int size) {
-  std::vector<std::vector<base::FileDescriptor>> sockets(static_cast<size_t>(size));
+  std::vector<std::vector<PeerSocket>> sockets(static_cast<size_t>(size));
   for (auto& row : sockets) row.resize(static_cast<size_t>(size));
   for (int a = 0; a < size; ++a)
-    for (int b = a + 1; b < size; ++b) std::tie(sockets[a][b], sockets[b][a]) = socketPair();
+    for (int b = a + 1; b < size; ++b) {
+      auto [ofA, ofB] = socketPair();
+      const wire::Key session = wire::randomBytes<32>();
+      sockets[a][b] = sealedSocket(std::move(ofA), session, a, b);
+      sockets[b][a] = sealedSocket(std::move(ofB), session, b, a);
+    }
   std::vector<std::shared_ptr<ControlPlane>> planes;
   for (int rank = 0; rank < size; ++rank)
     planes.push_back(makeSocketControlPlane(rank, members(size), std::move(sockets[rank])));
@@ -62,8 +67,8 @@ namespace {
 struct HalfPlane {
   HalfPlane() {
     auto [near, far] = socketPair();
-    std::vector<base::FileDescriptor> sockets(2);
-    sockets[1] = std::move(near);
+    std::vector<PeerSocket> sockets(2);
+    sockets[1] = sealedSocket(std::move(near), session, 0, 1);
     other = std::move(far);
     plane = makeSocketControlPlane(0, members(2), std::move(sockets));
     plane->listen(1, &listener);
@@ -72,35 +77,67 @@ struct HalfPlane {
   void write(const void* data, size_t bytes) {
     ASSERT_EQ(::send(other.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
   }
+  void write(const base::Bytes& bytes) { write(bytes.data(), bytes.size()); }
+  /// What rank 1 sends for that.
+  base::Bytes seal(const FrameHeader& header, const std::string& text = {}) {
+    const auto bytes = std::as_bytes(std::span(text));
+    base::Bytes payload(bytes.begin(), bytes.end());
+    base::Bytes frame = writer.seal(header, payload);
+    frame.insert(frame.end(), payload.begin(), payload.end());
+    return frame;
+  }
+  const wire::Key session = wire::randomBytes<32>();
+  SealedFrameWriter writer{sealedSocket({}, session, 1, 0).sending};
   base::FileDescriptor other;
   RecordingListener listener;
   std::shared_ptr<ControlPlane> plane;
 };
 
-void expectLost(FrameHeader header, const std::string& why) {
-  HalfPlane half;
-  half.write(&header, sizeof header);
+void expectLost(HalfPlane& half, const base::Bytes& bytes, const std::string& why) {
+  half.write(bytes);
   const auto events = half.listener.wait(1);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_TRUE(contains(events[0], "lost 1 ") && contains(events[0], why)) << events[0];
 }
 
 TEST(SocketControlPlane, ProtocolViolationsEndThatPeerWithTheReason) {
-  expectLost({.magic = 1}, "not a frame");
-  expectLost({.kind = static_cast<FrameKind>(9)}, "not a frame");
-  expectLost({.payloadBytes = kMaxPayloadBytes + 1}, "limit");
-  expectLost({.payloadBytes = ~uint64_t{0}}, "limit");
-  expectLost({.descriptors = kMaxDescriptors + 1}, "limit");
-  expectLost({.descriptors = 2}, "sent 0");
+  for (const auto& [header, why] : {std::pair(FrameHeader{.kind = static_cast<FrameKind>(9)},
+                                              "sent something that is not a frame"),
+                                    {{.descriptors = kMaxDescriptors + 1}, "limit"},
+                                    {{.descriptors = 2}, "sent 0"}}) {
+    HalfPlane half;
+    expectLost(half, half.seal(header), why);
+  }
+  HalfPlane half;
+  base::Bytes payload(kMaxPayloadBytes + 1);
+  expectLost(half, half.writer.seal({}, payload), "limit");
+}
+
+// Of somebody on the way who has no key.
+TEST(SocketControlPlane, FramesThatOthersInjectEndThatConnectionAndAreNotBelieved) {
+  const std::string why = "its control connection was tampered with or garbled";
+  HalfPlane noise, changed, repeated, leftOut, reflected;
+  expectLost(noise, base::Bytes(1000, std::byte{7}), why);
+  base::Bytes frame = changed.seal({.channel = 1}, "a message");
+  frame.back() ^= std::byte{1};
+  expectLost(changed, frame, why);
+  leftOut.seal({.channel = 1}, "a message");
+  expectLost(leftOut, leftOut.seal({.channel = 1}, "another"), why);
+  SealedFrameWriter own(sealedSocket({}, reflected.session, 0, 1).sending);
+  base::Bytes payload(9);
+  base::Bytes sent = own.seal({.channel = 1}, payload);
+  sent.insert(sent.end(), payload.begin(), payload.end());
+  expectLost(reflected, sent, why);
+  frame = repeated.seal({.type = 3, .channel = 1}, "once");
+  repeated.write(frame);
+  repeated.write(frame);
+  EXPECT_EQ(repeated.listener.wait(2),
+            (std::vector<std::string>{"message 1 3 once", "lost 1 " + why}));
 }
 
 TEST(SocketControlPlane, FramesMayComeByteByByte) {
   HalfPlane half;
-  const std::string text = "slow";
-  const FrameHeader header{.channel = 1, .payloadBytes = text.size(), .type = 3};
-  base::Bytes bytes = base::bytesOf(header);
-  for (char c : text) bytes.push_back(static_cast<std::byte>(c));
-  for (std::byte byte : bytes) {
+  for (const std::byte byte : half.seal({.type = 3, .channel = 1}, "slow")) {
     half.write(&byte, 1);
     std::this_thread::yield();
   }
@@ -119,8 +156,9 @@ TEST(SocketControlPlane, APeerThatDoesNotReadIsLostAtTheBound) {
 
 TEST(SocketControlPlane, AnEndInTheMiddleOfAFrameIsALoss) {
   HalfPlane half;
-  const FrameHeader header{.channel = 1, .payloadBytes = 100, .type = 3};
-  half.write(&header, sizeof header);
+  base::Bytes frame = half.seal({.type = 3, .channel = 1}, std::string(100, 'x'));
+  frame.resize(kSealedHeaderBytes);
+  half.write(frame);
   half.other.reset();
   const auto events = half.listener.wait(1);
   ASSERT_EQ(events.size(), 1u);
@@ -157,9 +195,9 @@ TEST(SocketControlPlane, WhoEndedFirstIsLostFirst) {
   IdleProcess process;
   ASSERT_TRUE(process.socket);
   auto [near, far] = socketPair();  // no end of it is in that process
-  std::vector<base::FileDescriptor> sockets(3);
-  sockets[1] = std::move(process.socket);
-  sockets[2] = std::move(near);
+  std::vector<PeerSocket> sockets(3);
+  sockets[1].socket = std::move(process.socket);
+  sockets[2].socket = std::move(near);
   RecordingListener listener;
   const auto plane = makeSocketControlPlane(0, members(3), std::move(sockets));
   plane->listen(1, &listener);

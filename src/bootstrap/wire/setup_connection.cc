@@ -6,25 +6,26 @@ namespace tutti::bootstrap {
 
 SetupConnection::SetupConnection(wire::HandshakeConnection connection, Side side)
     : connection_(std::move(connection)), side_(side) {
-  if (connection_.authenticated()) openRecords();
+  if (connection_.authenticated()) openFrames();
 }
 
 void SetupConnection::advance(const wire::PollSet& set) {
   connection_.advance(set);
-  if (connection_.authenticated() && !reader_) openRecords();
-  if (reader_ && set.happened(fd()) != 0) readRecords();
+  if (connection_.authenticated() && !reader_) openFrames();
+  if (reader_ && set.happened(fd()) != 0) readFrames();
 }
 
-void SetupConnection::openRecords() {
-  const wire::Key& key = connection_.handshake().sessionKey();
+void SetupConnection::openFrames() {
+  const wire::Key& session = connection_.handshake().sessionKey();
   const bool connecting = side_ == Side::Connecting;
-  const auto own = connecting ? RecordDirection::ToRendezvous : RecordDirection::FromRendezvous;
-  const auto theirs = connecting ? RecordDirection::FromRendezvous : RecordDirection::ToRendezvous;
-  writer_.emplace(key, own);
-  reader_.emplace(key, theirs, connecting ? kMaxTableBytes : kMaxArrivalBytes);
+  const wire::Key toRendezvous = wire::directionKey(session, "to the rendezvous");
+  const wire::Key fromRendezvous = wire::directionKey(session, "from the rendezvous");
+  writer_.emplace(connecting ? toRendezvous : fromRendezvous);
+  reader_.emplace(connecting ? fromRendezvous : toRendezvous,
+                  connecting ? kMaxTableBytes : kMaxArrivalBytes);
 }
 
-void SetupConnection::readRecords() {
+void SetupConnection::readFrames() {
   std::array<std::byte, 16384> buffer;
   while (const size_t count = connection_.receive(buffer)) {
     reader_->feed(std::span(buffer).first(count));
@@ -34,14 +35,16 @@ void SetupConnection::readRecords() {
 
 void SetupConnection::send(const SetupMessage& message) {
   TUTTI_ASSERT(writer_, "not authenticated");
-  connection_.send(writer_->seal(encode(message)));
+  base::Bytes payload = encode(message);
+  connection_.send(writer_->seal({}, payload));
+  connection_.send(payload);
 }
 
 std::optional<SetupMessage> SetupConnection::receive() {
   if (!reader_) return std::nullopt;
-  const std::optional<base::Bytes> record = reader_->next();
-  if (!record) return std::nullopt;
-  return decodeSetupMessage(*record);
+  const std::optional<Frame> frame = reader_->next();
+  if (!frame) return std::nullopt;
+  return decodeSetupMessage(frame->message.payload);
 }
 
 }  // namespace tutti::bootstrap

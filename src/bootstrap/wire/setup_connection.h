@@ -1,11 +1,11 @@
 #pragma once
 
 // SetupConnection: one nonblocking socket between a rank and the rendezvous while a job is set up.
-// First the handshake, then records.
+// First the handshake, then frames, each with one message.
 
 #include <optional>
 
-#include "src/bootstrap/wire/record.h"
+#include "src/bootstrap/wire/frame.h"
 #include "src/bootstrap/wire/setup_message.h"
 #include "src/wire/handshake_connection.h"
 
@@ -34,13 +34,13 @@ class SetupConnection {
   std::optional<SetupMessage> receive();
 
  private:
-  void openRecords();
-  void readRecords();
+  void openFrames();
+  void readFrames();
 
   wire::HandshakeConnection connection_;
   Side side_;
-  std::optional<RecordWriter> writer_;
-  std::optional<RecordReader> reader_;
+  std::optional<SealedFrameWriter> writer_;
+  std::optional<SealedFrameReader> reader_;
 };
 
 }  // namespace tutti::bootstrap

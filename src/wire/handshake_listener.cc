@@ -61,7 +61,7 @@ void HandshakeListener::watch(PollSet& set) const {
 
 void HandshakeListener::drop(const std::string& why,
                              std::list<HandshakeConnection>::iterator stranger) {
-  base::log(LogLevel::Info, "dropped a connection: ", why);
+  dropped_.log("dropped a connection: ", why);
   strangers_.erase(stranger);
 }
 
@@ -111,8 +111,8 @@ bool HandshakeListener::admitOne(int listener) {
     return false;
   }
   if (sameUser_ && peerProcess(socket.get()).uid != ::geteuid()) {
-    base::log(LogLevel::Warning, "refused a process of user ", peerProcess(socket.get()).uid,
-              ": without TUTTI_JOB_KEY only this user's may join");
+    refused_.log("refused a process of user ", peerProcess(socket.get()).uid,
+                 ": without TUTTI_JOB_KEY only this user's may join");
     return true;
   }
   noticeDeadHost(socket.get());

@@ -8,6 +8,7 @@
 #include <functional>
 #include <list>
 
+#include "src/base/throttled_log.h"
 #include "src/wire/handshake_connection.h"
 
 namespace tutti::wire {
@@ -43,6 +44,7 @@ class HandshakeListener {
   bool sameUser_;
   size_t limit_;
   bool full_ = false;
+  base::ThrottledLog dropped_{LogLevel::Info}, refused_{LogLevel::Warning};
   std::list<HandshakeConnection> strangers_;  // oldest first
   std::vector<HandshakeConnection> authenticated_;
 };

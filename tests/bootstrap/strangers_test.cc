@@ -8,6 +8,8 @@
 
 #include <thread>
 
+#include <tutti/log.h>
+
 #include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/rendezvous_server.h"
@@ -122,6 +124,33 @@ TEST(Strangers, ASilentConnectionIsDroppedAfterTheHandshakeTime) {
   const base::FileDescriptor silent = dial(point.address);
   EXPECT_TRUE(eventually([&] { return isClosedByPeer(silent.get()); }));
   EXPECT_FALSE(server.finished());
+}
+
+// As another user of the machine could fill the disk.
+TEST(Strangers, ManyAreCountedInAFewLines) {
+  constexpr int kStrangers = 300;
+  int counted = 0, lines = 0;
+  const Rendezvous point = randomRendezvous();
+  setLogSink([&](LogLevel, std::string_view text) {
+    const std::string line(text);
+    const std::string more = "... and ";
+    ++lines;
+    counted += line.starts_with(more) ? std::atoi(line.c_str() + more.size()) : 1;
+  });
+  const auto start = std::chrono::steady_clock::now();
+  {
+    RendezvousServer server(point, std::chrono::seconds(60));
+    for (int i = 0; i < kStrangers; ++i) {
+      const base::FileDescriptor stranger = dial(point.address);
+      const std::string text(200, 'x');
+      ::send(stranger.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      EXPECT_TRUE(eventually([&] { return isClosedByPeer(stranger.get()); }));
+    }
+  }
+  const auto seconds = (std::chrono::steady_clock::now() - start) / std::chrono::seconds(1);
+  setLogSink({});
+  EXPECT_EQ(counted, kStrangers);
+  EXPECT_LE(lines, 2 * (seconds + 1));
 }
 
 /// A rank's connection with the rendezvous that says whatever a test wants.

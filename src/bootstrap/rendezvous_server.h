@@ -11,13 +11,11 @@
 // After a failure it stays a little, to tell the reason to ranks that come late. Where a rank came
 // to say that it cannot take part, and nothing else is wrong, it stays until all have come.
 
-#include <atomic>
 #include <memory>
 #include <stop_token>
 
 #include "src/base/clock.h"
-#include "src/base/service_thread.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous_thread.h"
 
 namespace tutti::bootstrap {
 
@@ -26,24 +24,30 @@ class RendezvousServer {
   /// Listens, and serves until set-up is complete, failed, or `lifetime` has passed. Throws System
   /// when an address cannot be listened at.
   RendezvousServer(const Rendezvous& point, std::chrono::milliseconds lifetime);
+  /// The same for a job that meets where others do, at a thread that serves many.
+  RendezvousServer(const std::shared_ptr<RendezvousThread>& thread,
+                   std::shared_ptr<Meeting> meeting)
+      : thread_(thread), meeting_(std::move(meeting)) {}
   /// Ends the server. Ranks that are still in set-up are told so. In a forked child: nothing.
   ~RendezvousServer();
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
-  bool finished() const;
+  bool finished() const { return meeting_->finished(); }
   /// Where a rank said that it cannot take part: until all others have heard, the deadline, or a
   /// request to stop. Else returns at once.
-  void awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const;
+  void awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const {
+    meeting_->awaitAllTold(deadline, stop);
+  }
   /// As given, with the port of `network` where the kernel has chosen it.
-  const Rendezvous& point() const;
+  const Rendezvous& point() const { return meeting_->point(); }
 
-  static constexpr std::chrono::milliseconds kLinger{2000};
-
-  struct State;
+  static constexpr std::chrono::milliseconds kLinger = Meeting::kLinger;
 
  private:
-  std::shared_ptr<State> state_;
+  std::weak_ptr<RendezvousThread> thread_;  // gone once all that met there is over
+  std::shared_ptr<Meeting> meeting_;
+  const base::ProcessGuard guard_;
 };
 
 /// Of this process's ids: the rendezvous of that job; nothing where it is gone, or elsewhere.

@@ -2,8 +2,10 @@
 
 #include <tutti/communicator.h>
 
+#include <array>
 #include <list>
 #include <mutex>
+#include <optional>
 
 #include "src/base/env.h"
 #include "src/base/log.h"
@@ -15,14 +17,33 @@ namespace {
 
 using bootstrap::RendezvousServer;
 
+using bootstrap::Meeting;
+using bootstrap::Rendezvous;
+using bootstrap::RendezvousThread;
+
 /// Owns the rendezvous of this process's ids. They end when their job is complete or set-up
-/// time is over, or when the process exits.
+/// time is over, or when the process exits. All meet at one address, by one thread; those for this
+/// host alone, and those for others too, at one each.
 class OpenRendezvous {
  public:
-  void add(std::shared_ptr<RendezvousServer> server) {
+  /// At a new address or at that of earlier ids, with a secret of its own.
+  Rendezvous open(const std::optional<wire::Address>& network, std::chrono::milliseconds lifetime) {
     std::lock_guard lock(mutex_);
     servers_.remove_if([](const auto& other) { return other->finished(); });
-    servers_.push_back(std::move(server));
+    std::weak_ptr<RendezvousThread>& known = threads_[network ? 1 : 0];
+    auto thread = known.lock();
+    std::shared_ptr<Meeting> meeting;
+    if (thread && listensAt(*thread, network)) meeting = meetAt(*thread, lifetime);
+    if (!meeting || !thread->add(meeting)) {
+      Rendezvous point = bootstrap::randomRendezvous();
+      point.network = network;
+      thread = std::make_shared<RendezvousThread>(point, RendezvousThread::Jobs::Many);
+      meeting = meetAt(*thread, lifetime);
+      RendezvousThread::start(thread, meeting);
+      known = thread;
+    }
+    servers_.push_back(std::make_shared<RendezvousServer>(thread, meeting));
+    return meeting->point();
   }
   std::shared_ptr<RendezvousServer> of(const wire::JobId& job) {
     std::lock_guard lock(mutex_);
@@ -32,7 +53,19 @@ class OpenRendezvous {
   }
 
  private:
+  static bool listensAt(const RendezvousThread& thread,
+                        const std::optional<wire::Address>& network) {
+    return !network || thread.point().network->ip == network->ip;
+  }
+  static std::shared_ptr<Meeting> meetAt(const RendezvousThread& thread,
+                                         std::chrono::milliseconds lifetime) {
+    Rendezvous point = thread.point();
+    point.credentials = bootstrap::randomRendezvous().credentials;
+    return std::make_shared<Meeting>(point, thread.interface(), lifetime);
+  }
+
   std::mutex mutex_;
+  std::array<std::weak_ptr<RendezvousThread>, 2> threads_;
   std::list<std::shared_ptr<RendezvousServer>> servers_;
 };
 
@@ -55,24 +88,19 @@ std::shared_ptr<RendezvousServer> bootstrap::rendezvousOpenedHere(const wire::Jo
 }
 
 UniqueId UniqueId::create(Reach reach) {
-  bootstrap::Rendezvous point = bootstrap::randomRendezvous();
+  std::optional<wire::Address> network;
   if (reach == Reach::Network)
-    if (const auto interface = bootstrap::networkInterface()) point.network = interface->address;
+    if (const auto interface = bootstrap::networkInterface()) network = interface->address;
   const std::chrono::milliseconds lifetime(base::env().setupTimeoutMs);
   OpenRendezvous& openOnes = openRendezvous();  // before the server's thread logs anything
-  std::shared_ptr<RendezvousServer> server;
   try {
-    server = std::make_shared<RendezvousServer>(point, lifetime);
+    return bootstrap::encode(openOnes.open(network, lifetime));
   } catch (const Error& error) {
     const base::Env& env = base::env();
-    if (!point.network || !env.interface.empty() || !env.socketInterfaces.empty()) throw;
+    if (!network || !env.interface.empty() || !env.socketInterfaces.empty()) throw;
     base::log(LogLevel::Info, "this id is good on this host only: ", error.what());
-    point.network.reset();
-    server = std::make_shared<RendezvousServer>(point, lifetime);
+    return bootstrap::encode(openOnes.open(std::nullopt, lifetime));
   }
-  const UniqueId id = bootstrap::encode(server->point());
-  openOnes.add(std::move(server));
-  return id;
 }
 
 std::string UniqueId::toHex() const { return base::hex(bytes); }

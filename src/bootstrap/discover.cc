@@ -42,16 +42,19 @@ UniqueId idFromHex(const std::string& hex) {
   }
 }
 
+/// Hosts may have different names for the interface to one link.
+std::string withoutZone(const std::string& host) { return host.substr(0, host.find('%')); }
+
 /// What all ranks of a run have in common, and ranks of another run have not.
 std::string runSeed(const LaunchFacts& facts) {
   if (!facts.host) return facts.launcher + ";" + facts.run;
-  return base::message(*facts.host, ":", *facts.port, ";", facts.run);
+  return base::message(withoutZone(*facts.host), ":", *facts.port, ";", facts.run);
 }
 
 /// What of that a key is bound to: the address, or the launcher alone. Two runs with one key differ
 /// in their job ids, and can name each other.
 std::string placeOf(const LaunchFacts& facts) {
-  return facts.host ? base::message(*facts.host, ":", *facts.port) : facts.launcher;
+  return facts.host ? base::message(withoutZone(*facts.host), ":", *facts.port) : facts.launcher;
 }
 
 /// The launcher's own store listens at MASTER_PORT when it says so; Tutti takes the next one.

@@ -61,7 +61,8 @@ std::shared_ptr<ControlPlane> arrive(RendezvousClient& rendezvous, const Identit
   waitFor(
       rendezvous, [&] { return rendezvous.complete(); }, "all ranks to connect");
   std::vector<PeerInfo> peers;
-  for (const Arrival& arrival : rendezvous.table().ranks) {
+  const Table table = mesh.seenFromHere(rendezvous.table());
+  for (const Arrival& arrival : table.ranks) {
     peers.push_back(arrival.info);
     peers.back().network = arrival.network;
   }

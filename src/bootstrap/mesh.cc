@@ -43,7 +43,7 @@ std::vector<base::FileDescriptor> Mesh::listen(const std::optional<LocalInterfac
 }
 
 std::vector<PeerSocket> Mesh::connect(RendezvousClient& rendezvous) {
-  const Table& table = rendezvous.table();
+  const Table table = seenFromHere(rendezvous.table());
   requireWays(table);
   wire::PollSet set;
   while (connected_ < size_ - 1) {
@@ -59,6 +59,13 @@ std::vector<PeerSocket> Mesh::connect(RendezvousClient& rendezvous) {
     if (connected_ < size_ - 1) rendezvous.checkDeadline(missing(table));
   }
   return std::move(sockets_);
+}
+
+Table Mesh::seenFromHere(Table table) const {
+  for (Arrival& peer : table.ranks)
+    if (peer.network && arrival_.network)
+      peer.network = wire::seenFrom(*peer.network, *arrival_.network);
+  return table;
 }
 
 /// Whose deadline passes first tells all others what it waited for, which may be another
@@ -84,7 +91,23 @@ void Mesh::requireWays(const Table& table) const {
       cannotReach(rank, table, ErrorCode::System,
                   isLoopback(*peer.network) ? "a loopback address leads to this host itself"
                                             : "this host has that address too");
+    if (elsewhere(peer) && rank < rank_) requireFamily(rank, table, own);
   }
+}
+
+/// Of the peers that this rank connects to; the others say it themselves.
+void Mesh::requireFamily(int rank, const Table& table,
+                         const std::vector<InterfaceEntry>& own) const {
+  const wire::Address& address = *table.ranks[static_cast<size_t>(rank)].network;
+  if (isLinkLocal(address)) {
+    if (address.zone == 0)
+      cannotReach(rank, table, ErrorCode::System,
+                  "its address is link-local, and TUTTI_INTERFACE names no interface to its link "
+                  "here");
+    return;
+  }
+  if (const std::string lack = lackOf(address.family, own); !lack.empty())
+    cannotReach(rank, table, ErrorCode::System, lack);
 }
 
 void Mesh::startOutgoing(const Table& table) {

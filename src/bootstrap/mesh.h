@@ -20,6 +20,8 @@ class Mesh {
   Mesh(const wire::Credentials& credentials, int rank, int size,
        const std::optional<LocalInterface>& network);
   Arrival arrival() const { return arrival_; }
+  /// The rendezvous's table with addresses as this host reaches them: see wire::seenFrom().
+  Table seenFromHere(Table table) const;
 
   /// Connects as the rendezvous's table says. The sockets by rank; the own one is empty. Throws
   /// what the rendezvous reports meanwhile, Timeout, Refused, or System.
@@ -33,6 +35,7 @@ class Mesh {
   void keep(int rank, wire::HandshakeConnection connection, const Table& table);
   void noteProcess(int rank, int socket, const Table& table) const;
   void requireWays(const Table& table) const;
+  void requireFamily(int rank, const Table& table, const std::vector<InterfaceEntry>& own) const;
   [[noreturn]] void failToConnect(int rank, int error, const Table& table) const;
   [[noreturn]] void failToConnectHere(int rank, const Table& table) const;
   [[noreturn]] void cannotReach(int rank, const Table& table, ErrorCode code,

@@ -19,9 +19,10 @@
 namespace tutti::bootstrap {
 namespace {
 
-bool isLinkLocal(const wire::Address& address) {
-  return address.family == wire::Family::Ipv6 && address.ip[0] == std::byte{0xfe} &&
-         (address.ip[1] & std::byte{0xc0}) == std::byte{0x80};
+bool isAt(const InterfaceEntry& entry, const std::optional<wire::Address>& address) {
+  const wire::Address& own = entry.interface.address;
+  return address && own.family == address->family && own.ip == address->ip &&
+         own.zone == address->zone;
 }
 
 std::string namesOf(const std::vector<InterfaceEntry>& entries) {
@@ -42,21 +43,30 @@ std::vector<InterfaceEntry> interfacesUp() {
   for (const ifaddrs* i = list; i; i = i->ifa_next) {
     if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
     const auto address = wire::addressOf(*i->ifa_addr);
-    if (address && !isLinkLocal(*address))
-      found.push_back({{i->ifa_name, *address}, (i->ifa_flags & IFF_LOOPBACK) != 0});
+    if (address) found.push_back({{i->ifa_name, *address}, (i->ifa_flags & IFF_LOOPBACK) != 0});
   }
   return found;
 }
 
 std::string interfaceWith(const wire::Address& address, const std::vector<InterfaceEntry>& up) {
-  const auto found = std::ranges::find_if(up, [&](const InterfaceEntry& e) {
-    return e.interface.address.family == address.family && e.interface.address.ip == address.ip;
-  });
+  const auto found =
+      std::ranges::find_if(up, [&](const InterfaceEntry& e) { return isAt(e, address); });
   return found == up.end() ? "" : found->interface.name;
 }
 
 bool leadsHere(const wire::Address& address, const std::vector<InterfaceEntry>& up) {
   return isLoopback(address) || !interfaceWith(address, up).empty();
+}
+
+std::string lackOf(wire::Family family, const std::vector<InterfaceEntry>& up) {
+  const bool has = std::ranges::any_of(up, [&](const InterfaceEntry& e) {
+    const wire::Address& own = e.interface.address;
+    return !e.loopback && own.family == family && !isLinkLocal(own);
+  });
+  if (has) return {};
+  const bool four = family == wire::Family::Ipv4;
+  return base::message("this host has no address of ", four ? "IPv4" : "IPv6",
+                       " but its loopback: all hosts of a job need addresses of one family");
 }
 
 std::string interfaceVariable() {
@@ -98,18 +108,16 @@ std::optional<LocalInterface> chooseInterface(std::vector<InterfaceEntry> up,
                                               const WantedInterface& wanted,
                                               const std::optional<wire::Address>& used,
                                               const std::optional<wire::Address>& route) {
-  // IPv4 before IPv6.
-  std::ranges::stable_sort(up, {},
-                           [](const InterfaceEntry& e) { return e.interface.address.family; });
+  // IPv4 before IPv6, and link-local addresses last.
+  std::ranges::stable_sort(up, {}, [](const InterfaceEntry& e) {
+    return std::pair(isLinkLocal(e.interface.address), e.interface.address.family);
+  });
   const auto findFirst = [&](const auto& condition) -> std::optional<LocalInterface> {
     const auto it = std::ranges::find_if(up, condition);
     return it == up.end() ? std::nullopt : std::optional(it->interface);
   };
   const auto with = [&](const std::optional<wire::Address>& address) {
-    return findFirst([&](const InterfaceEntry& e) {
-      return address && e.interface.address.family == address->family &&
-             e.interface.address.ip == address->ip;
-    });
+    return findFirst([&](const InterfaceEntry& e) { return isAt(e, address); });
   };
   if (!wanted.one.empty())
     return findFirst([&](const InterfaceEntry& e) {
@@ -120,9 +128,12 @@ std::optional<LocalInterface> chooseInterface(std::vector<InterfaceEntry> up,
         up, [&](const InterfaceEntry& e) { return !isListed(wanted.list, e.interface.name); });
   if (const auto found = with(used)) return found;
   if (const auto found = with(route)) return found;
-  if (const auto found = findFirst([](const InterfaceEntry& e) { return !e.loopback; }))
+  const bool isNamed = !wanted.list.empty();
+  if (const auto found = findFirst([&](const InterfaceEntry& e) {
+        return !e.loopback && (isNamed || !isLinkLocal(e.interface.address));
+      }))
     return found;
-  return findFirst([&](const InterfaceEntry&) { return !wanted.list.empty(); });
+  return findFirst([&](const InterfaceEntry&) { return isNamed; });
 }
 
 std::optional<LocalInterface> networkInterface(const std::optional<wire::Address>& used) {

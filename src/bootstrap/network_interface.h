@@ -17,7 +17,8 @@ struct LocalInterface {
 
 /// What TUTTI_INTERFACE names; else, of those that NCCL_SOCKET_IFNAME allows, the one with `used`,
 /// an address that is in use already, or the one of the default route, or the first that is up and
-/// is not the loopback. Nothing when there is none. Throws InvalidArgument when either variable
+/// is not the loopback. A link-local address of IPv6 is taken where nothing else is named, or where
+/// it is in use. Nothing when there is none. Throws InvalidArgument when either variable
 /// names none that is up.
 std::optional<LocalInterface> networkInterface(const std::optional<wire::Address>& used = {});
 /// Which of the two variables has a say in that: its name. Empty: neither is set.
@@ -30,13 +31,15 @@ struct InterfaceEntry {
   LocalInterface interface;
   bool loopback = false;
 };
-/// Those of this host, in the kernel's order. Link-local addresses of IPv6 are left out: they mean
-/// nothing without the interface that they are seen through.
+/// Those of this host, in the kernel's order.
 std::vector<InterfaceEntry> interfacesUp();
 /// The name of the interface that has an address; empty: none is up that has it.
 std::string interfaceWith(const wire::Address& address, const std::vector<InterfaceEntry>& up);
 /// Whether an address leads from this host to itself, which makes it useless for another's.
 bool leadsHere(const wire::Address& address, const std::vector<InterfaceEntry>& up);
+/// Why no address of that family can be reached from this host, as a clause; empty: it has its own
+/// one.
+std::string lackOf(wire::Family family, const std::vector<InterfaceEntry>& up);
 /// What the two variables say; each may be empty.
 struct WantedInterface {
   std::string one;   ///< TUTTI_INTERFACE: a name or an address

@@ -7,7 +7,7 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'T', 'U', 'T', 'T', 'I', 'I', 'D', '\0'};
-constexpr uint8_t kSameUser = 1, kOpenedByRankZero = 2, kNetworkIsIpv6 = 4;
+constexpr uint8_t kSameUser = 1, kOpenedByRankZero = 2, kNetworkIsIpv6 = 4, kHasZone = 8;
 
 struct IdLayout {
   std::array<char, 8> magic;
@@ -46,6 +46,10 @@ UniqueId encode(const Rendezvous& point) {
   if (point.credentials.sameUser) layout.flags |= kSameUser;
   if (point.openedByRankZero) layout.flags |= kOpenedByRankZero;
   if (point.network && point.network->family == wire::Family::Ipv6) layout.flags |= kNetworkIsIpv6;
+  if (at.zone != 0) {
+    layout.flags |= kHasZone;
+    std::memcpy(layout.name.data(), &at.zone, sizeof at.zone);
+  }
   layout.checksum = checksumOf(layout);
   UniqueId id;
   std::memcpy(id.bytes.data(), &layout, sizeof layout);
@@ -69,6 +73,10 @@ Rendezvous decode(const UniqueId& id) {
                                    .job = layout.job,
                                    .sameUser = (layout.flags & kSameUser) != 0},
                    .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0};
+  if (layout.flags & kHasZone) {
+    std::memcpy(&point.address.zone, layout.name.data(), sizeof point.address.zone);
+    point.address.name = {};
+  }
   if (point.address.family == wire::Family::Unix && layout.port != 0) {
     const bool six = (layout.flags & kNetworkIsIpv6) != 0;
     point.network = wire::Address{.family = six ? wire::Family::Ipv6 : wire::Family::Ipv4,
@@ -78,7 +86,7 @@ Rendezvous decode(const UniqueId& id) {
     point.address.ip = {};
   }
   TUTTI_REQUIRE(valid(point.address) && (!point.network || valid(*point.network)) &&
-                    layout.flags <= (kSameUser | kOpenedByRankZero | kNetworkIsIpv6),
+                    layout.flags <= (kSameUser | kOpenedByRankZero | kNetworkIsIpv6 | kHasZone),
                 "the unique id holds no address");
   return point;
 }

@@ -3,7 +3,8 @@
 // Rendezvous: what a UniqueId holds, as fields. The 128 bytes are
 //   0 magic, 8 version, 12 family, 13 flags, 14 port, 16 IP, 32 socket name, 64 job, 80 secret,
 //   112 checksum (BLAKE2b-128 of all before)
-// in little-endian order. With a socket name, port and IP are those of `network`, or zero.
+// in little-endian order. With a socket name, port and IP are those of `network`, or zero. Without
+// one its first 4 bytes are the zone of the IP, on the host that made the id.
 
 #include <tutti/communicator.h>
 

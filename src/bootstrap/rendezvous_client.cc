@@ -21,6 +21,9 @@ constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{100};
 RendezvousClient::RendezvousClient(const Rendezvous& point, int rank, int size,
                                    base::Deadline deadline, std::stop_token stop)
     : point_(point), rank_(rank), size_(size), deadline_(deadline), stop_(std::move(stop)) {
+  if (point_.network && isLinkLocal(*point_.network))
+    if (const auto own = networkInterface())
+      point_.network = wire::seenFrom(*point_.network, own->address);
   connect();
 }
 
@@ -33,7 +36,8 @@ void RendezvousClient::connect() {
         isLoopback(point_.address)
             ? kLoopbackRendezvous
             : "; rank 0 listens where its own TUTTI_ADDRESS or MASTER_ADDR says, and it may "
-              "resolve that name to its loopback: set TUTTI_ADDRESS=host:port, the same "
+              "resolve that name to its loopback, or to an address of the other family (IPv4, "
+              "IPv6): set TUTTI_ADDRESS=host:port, the same "
               "on all ranks";
   if (!point_.openedByRankZero && point_.network)
     progress_ +=
@@ -55,7 +59,7 @@ bool RendezvousClient::tryConnect() {
   if (made.error != 0) {
     if (made.error == EAGAIN || (absent(made.error) && point_.openedByRankZero)) return false;
     if (absent(made.error)) nobodyListens();
-    base::failSyscall("connect", made.error, describeAddresses(point_));
+    base::failSyscall("connect", made.error, describeAddresses(point_) + lackingFamily(made.error));
   }
   if (point_.credentials.sameUser && wire::peerProcess(made.socket.get()).uid != ::geteuid())
     base::fail(ErrorCode::Refused, "user ", wire::peerProcess(made.socket.get()).uid,
@@ -86,6 +90,17 @@ bool RendezvousClient::tryConnect() {
   }
   if (absent(connection_->error()) && !point_.openedByRankZero) nobodyListens();
   return connection_->authenticated();
+}
+
+/// Why no way leads there, as far as it is this host's own address that is missing.
+std::string RendezvousClient::lackingFamily(int error) const {
+  const wire::Address& to = point_.network ? *point_.network : point_.address;
+  const bool noWay = error == ENETUNREACH || error == EADDRNOTAVAIL || error == EINVAL;
+  if (!noWay || to.family == wire::Family::Unix) return {};
+  if (isLinkLocal(to) && to.zone == 0)
+    return ": a link-local address; TUTTI_INTERFACE must name this host's interface to that link";
+  const std::string lack = lackOf(to.family, interfacesUp());
+  return lack.empty() ? "" : ": " + lack;
 }
 
 void RendezvousClient::nobodyListens() const {

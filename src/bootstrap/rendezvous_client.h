@@ -40,6 +40,7 @@ class RendezvousClient {
  private:
   void connect();
   bool tryConnect();
+  std::string lackingFamily(int error) const;
   [[noreturn]] void nobodyListens() const;
   void take(const SetupMessage& message);
   [[noreturn]] void rethrow(const Failure& failure) const;

@@ -1,6 +1,7 @@
 #include "src/wire/address.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -55,6 +56,7 @@ SocketAddress toSocketAddress(const Address& address) {
   to.sin6_family = AF_INET6;
   to.sin6_port = htons(address.port);
   std::memcpy(&to.sin6_addr, address.ip.data(), sizeof to.sin6_addr);
+  to.sin6_scope_id = address.zone;
   return pack(to);
 }
 
@@ -94,6 +96,32 @@ std::string letters(std::span<const std::byte, 16> bytes) {
   return text;
 }
 
+std::string zoneName(uint32_t zone) {
+  char name[IF_NAMESIZE] = "";
+  return ::if_indextoname(zone, name) ? name : std::to_string(zone);
+}
+
+/// "lo, eth0"
+std::string interfaceNames() {
+  const std::unique_ptr<struct if_nameindex, decltype(&::if_freenameindex)> list(
+      ::if_nameindex(), ::if_freenameindex);
+  std::string names;
+  for (const struct if_nameindex* i = list.get(); i && i->if_index != 0; ++i)
+    names += base::message(names.empty() ? "" : ", ", i->if_name);
+  return names;
+}
+
+/// The resolver itself says no more of an unknown zone than of an unknown host.
+void requireZone(const std::string& host) {
+  const size_t percent = host.find('%');
+  if (percent == std::string::npos) return;
+  const std::string zone = host.substr(percent + 1);
+  const bool isNumber = !zone.empty() && zone.find_first_not_of("0123456789") == std::string::npos;
+  TUTTI_REQUIRE(isNumber || ::if_nametoindex(zone.c_str()) != 0, "host ", base::printable(host),
+                ": ", base::printable(zone), " is no interface of this host, which has ",
+                interfaceNames());
+}
+
 const char* explain(int error) {
   switch (error) {
     case EADDRINUSE: return ": another job, or another program, listens there";
@@ -114,7 +142,7 @@ std::string Address::describe() const {
 std::string Address::describeIp() const {
   char text[INET6_ADDRSTRLEN] = "?";
   ::inet_ntop(family == Family::Ipv4 ? AF_INET : AF_INET6, ip.data(), text, sizeof text);
-  return text;
+  return zone == 0 ? text : base::message(text, "%", zoneName(zone));
 }
 
 Address randomUnixAddress() { return named("tutti-" + letters(randomBytes<16>())); }
@@ -124,6 +152,7 @@ Address derivedUnixAddress(const std::string& seed) {
 }
 
 Address resolve(const std::string& host, uint16_t port) {
+  requireZone(host);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -133,6 +162,9 @@ Address resolve(const std::string& host, uint16_t port) {
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, ::freeaddrinfo);
   for (const addrinfo* entry = found; entry; entry = entry->ai_next)
     if (auto address = addressOf(*entry->ai_addr)) {
+      TUTTI_REQUIRE(!isLinkLocal(*address) || address->zone != 0, "host ", base::printable(host),
+                    " is a link-local address, which means nothing without its interface: write ",
+                    address->describeIp(), "%INTERFACE, one of ", interfaceNames());
       address->port = port;
       return *address;
     }
@@ -153,6 +185,7 @@ std::optional<Address> addressOf(const sockaddr& address) {
     ip.family = Family::Ipv6;
     ip.port = ntohs(in.sin6_port);
     std::memcpy(ip.ip.data(), &in.sin6_addr, sizeof in.sin6_addr);
+    if (isLinkLocal(ip)) ip.zone = in.sin6_scope_id;
     return ip;
   }
   return std::nullopt;
@@ -167,6 +200,7 @@ std::optional<Address> localAddress(int socket) {
 }
 
 bool valid(const Address& address) {
+  if (address.zone != 0 && !isLinkLocal(address)) return false;
   const bool anyIp = address.ip != std::array<std::byte, 16>{};
   switch (address.family) {
     case Family::Unix: return nameLength(address) > 0 && address.port == 0 && !anyIp;
@@ -174,6 +208,16 @@ bool valid(const Address& address) {
     case Family::Ipv6: return address.port != 0 && anyIp && nameLength(address) == 0;
   }
   return false;
+}
+
+bool isLinkLocal(const Address& address) {
+  return address.family == Family::Ipv6 && address.ip[0] == std::byte{0xfe} &&
+         (address.ip[1] & std::byte{0xc0}) == std::byte{0x80};
+}
+
+Address seenFrom(Address address, const Address& own) {
+  if (isLinkLocal(address)) address.zone = own.zone;
+  return address;
 }
 
 bool isLoopback(const Address& address) {

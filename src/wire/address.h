@@ -26,9 +26,12 @@ struct Address {
   uint16_t port = 0;                    ///< of IP families, host byte order
   std::array<std::byte, 16> ip{};       ///< network byte order; IPv4 in the first 4
   std::array<char, kNameBytes> name{};  ///< of Unix, without the leading zero byte, zero-padded
+  /// Of a link-local address of IPv6: the index of this host's interface to that link. It has a
+  /// meaning on this host alone, and is sent to nobody. Else 0.
+  uint32_t zone = 0;
 
   std::string describe() const;
-  std::string describeIp() const;  ///< without the port; of IP families
+  std::string describeIp() const;  ///< without the port, with the zone: "fe80::1%eth0"
   bool operator==(const Address&) const = default;
 };
 
@@ -36,9 +39,11 @@ struct Address {
 Address randomUnixAddress();
 /// The abstract name that everybody who has `seed` derives.
 Address derivedUnixAddress(const std::string& seed);
-/// `host` is a number or a name; the resolver may take its own time. Throws InvalidArgument.
+/// `host` is a number or a name; the resolver may take its own time. Throws InvalidArgument, also
+/// for a link-local address whose zone is missing ("fe80::1", not "fe80::1%eth0") or unknown.
 Address resolve(const std::string& host, uint16_t port);
 
+/// Without the zone.
 void write(base::ByteWriter& out, const Address& address);
 /// Throws Refused when malformed.
 Address readAddress(base::ByteReader& in);
@@ -47,6 +52,12 @@ bool valid(const Address& address);
 
 /// Whether an IP address leads from every host to that host itself.
 bool isLoopback(const Address& address);
+
+/// Whether an IPv6 address needs a zone.
+bool isLinkLocal(const Address& address);
+/// Another host's address as this host reaches it: a link-local one through the zone of `own`, this
+/// host's address on the same link.
+Address seenFrom(Address address, const Address& own);
 
 /// An IP address with its port; nothing for other families.
 std::optional<Address> addressOf(const sockaddr& address);

@@ -182,6 +182,19 @@ TEST(Discover, AttemptsOfAJobAreToldApart) {
     EXPECT_NE(find(with(job, {{attempt, "1"}})).id, find(with(job, {{attempt, "2"}})).id);
 }
 
+// Hosts name the interface to one link differently.
+TEST(Discover, TheZoneOfALinkLocalAddressIsEachRanksOwn) {
+  const Variables keyed = with(kTorch, {{"TUTTI_JOB_KEY", "a key of enough letters"}});
+  const Rendezvous one = decode(find(with(keyed, {{"MASTER_ADDR", "fe80::1%lo"}})).id);
+  EXPECT_EQ(one.address.describe(), "[fe80::1%lo]:29500");
+  const Rendezvous other = decode(find(with(keyed, {{"MASTER_ADDR", "fe80::1%4711"}})).id);
+  EXPECT_EQ(other.address.zone, 4711U);
+  EXPECT_EQ(other.credentials.job, one.credentials.job);
+  EXPECT_EQ(other.credentials.secret, one.credentials.secret);
+  expectInvalid(with(keyed, {{"MASTER_ADDR", "fe80::1"}}), "write fe80::1%INTERFACE");
+  expectInvalid(with(keyed, {{"MASTER_ADDR", "fe80::1%nosuch"}}), "nosuch is no interface");
+}
+
 struct Row {
   const char* source;
   Variables variables;

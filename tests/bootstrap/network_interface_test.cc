@@ -39,6 +39,40 @@ TEST(Interface, IsOneThatTheListAllows) {
   EXPECT_EQ(chosen({.one = "docker0", .list = "eth"}), "docker0 172.17.0.1");
 }
 
+TEST(Interface, IsLinkLocalOnlyWhereItIsNamedOrInUse) {
+  const wire::Address linkLocal = wire::resolve("fe80::2%lo", 0);
+  auto up = machine();
+  up.insert(up.begin(), {{"eth0", linkLocal}, false});
+  up.push_back({{"ib0", wire::resolve("fe80::3%lo", 0)}, false});
+  const auto choose = [&](const WantedInterface& wanted,
+                          const std::optional<wire::Address>& used = {}) {
+    const auto found = chooseInterface(up, wanted, used, {});
+    return found ? found->name + " " + found->address.describeIp() : "";
+  };
+  EXPECT_EQ(choose({.one = "eth0"}), "eth0 192.0.2.2");
+  EXPECT_EQ(choose({.one = "fe80::2%lo"}), "eth0 fe80::2%lo");
+  EXPECT_EQ(choose({.one = "ib0"}), "ib0 fe80::3%lo");
+  EXPECT_EQ(choose({.list = "ib"}), "ib0 fe80::3%lo");
+  EXPECT_EQ(choose({}, linkLocal), "eth0 fe80::2%lo");
+  EXPECT_EQ(choose({}), "docker0 172.17.0.1");
+  up = {{{"lo", wire::resolve("127.0.0.1", 0)}, true}, {{"eth0", linkLocal}, false}};
+  EXPECT_EQ(choose({}), "");
+}
+
+TEST(Interface, FamiliesThatAreMissingAreNamed) {
+  auto up = machine();
+  EXPECT_EQ(lackOf(wire::Family::Ipv4, up), "");
+  EXPECT_EQ(lackOf(wire::Family::Ipv6, up), "");
+  std::erase_if(up, [](const InterfaceEntry& e) {
+    return e.interface.address.zone == 0 && e.interface.name == "eth0";
+  });
+  up.push_back({{"eth0", wire::resolve("fe80::2%lo", 0)}, false});
+  EXPECT_EQ(lackOf(wire::Family::Ipv4, up), "");
+  EXPECT_TRUE(lackOf(wire::Family::Ipv6, up).starts_with("this host has no address of IPv6"));
+  up = {up.front()};
+  EXPECT_TRUE(lackOf(wire::Family::Ipv4, up).starts_with("this host has no address of IPv4"));
+}
+
 TEST(Interface, ListsAreReadAsNcclReadsThem) {
   EXPECT_TRUE(isListed("eth", "eth0"));
   EXPECT_TRUE(isListed("ib,eth", "eth0"));

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
@@ -92,6 +93,62 @@ TEST_F(JoinHosts, RanksThatWaitDoNotConnectToThemselves) {
     return greet(*joinAs(rank, 3, UniqueId::at(hosts.address(0) + ":40004")));
   });
   for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 3");
+}
+
+// An address that each host must see through an interface of its own.
+TEST_F(JoinHosts, LinkLocalAddressesJoinHosts) {
+  const NetworkHosts hosts(2);
+  for (int host : {0, 1})
+    hosts.run(host, {"ip", "address", "add", base::message("fe80::77:", host, "/64"), "dev",
+                     NetworkHosts::kInterface, "nodad"});
+  const std::string zone = std::string("%") + NetworkHosts::kInterface;
+  for (const bool byId : {false, true}) {
+    BoardProcesses ranks(4, [&](int rank, Board& board) {
+      hosts.enter(rank % 2);
+      ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+      if (byId)
+        ::setenv("TUTTI_INTERFACE", (base::message("fe80::77:", rank % 2) + zone).c_str(), 1);
+      if (byId && rank == 0) board.publish(UniqueId::create());
+      const UniqueId id = byId ? board.awaitId() : UniqueId::at("[fe80::77:0" + zone + "]:29531");
+      const auto plane = joinAs(rank, 4, id);
+      const bool seen = std::ranges::all_of(std::array{0, 1, 2, 3}, [&](int peer) {
+        return contains(plane->peer(peer).network->describeIp(), zone);
+      });
+      return greet(*plane) + (seen ? "" : ", and addresses lack their zone");
+    });
+    for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 4");
+  }
+}
+
+// One host has IPv4 alone, the other IPv6.
+TEST_F(JoinHosts, AFamilyThatAHostLacksIsNamed) {
+  const NetworkHosts hosts(2);
+  hosts.run(1, {"ip", "address", "flush", "dev", NetworkHosts::kInterface});
+  hosts.run(1, {"ip", "address", "add", "fd00::77:1/64", "dev", NetworkHosts::kInterface, "nodad"});
+  BoardProcesses ranks(2, [&](int rank, Board&) {
+    hosts.enter(rank);
+    ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+    return greet(*joinAs(rank, 2, UniqueId::at(hosts.address(0) + ":29532"),
+                         rank == 0 ? 2000ms : std::chrono::milliseconds(kPatience)));
+  });
+  const std::string said = ranks.results()[1];
+  EXPECT_TRUE(contains(said, "this host has no address of IPv4")) << said;
+}
+
+// They meet, and one goes by an interface to which another has no way.
+TEST_F(JoinHosts, AFamilyThatTheOtherRanksHostLacksIsNamed) {
+  const NetworkHosts hosts(2);
+  hosts.run(1, {"ip", "address", "add", "fd00::77:1/64", "dev", NetworkHosts::kInterface, "nodad"});
+  BoardProcesses ranks(3, [&](int rank, Board&) {
+    hosts.enter(rank % 2);
+    ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+    if (rank == 1) ::setenv("TUTTI_INTERFACE", "fd00::77:1", 1);
+    return greet(*joinAs(rank, 3, UniqueId::at(hosts.address(0) + ":29533")));
+  });
+  for (const std::string& said : ranks.results())
+    for (const char* part : {"rank 2 (", "cannot reach rank 1 (", "[fd00::77:1]:",
+                             "this host has no address of IPv6", "TUTTI_INTERFACE"})
+      EXPECT_TRUE(contains(said, part)) << part << ": " << said;
 }
 
 // What the last rank does to be lost, and what the others say of it.

@@ -93,6 +93,7 @@ void EndpointCore::connect(int peer, const EndpointAddress& address) {
   if (!address.descriptors.empty())
     base::fail(ErrorCode::Refused, "rank ", peer, " sent descriptors with its TCP address");
   check(peer, blob);
+  blob.place = wire::seenFrom(blob.place, hub_.place());
   at(peer).setAddress(std::move(blob));
 }
 

@@ -51,6 +51,13 @@ constexpr size_t slotStride(size_t slotBytes) {
   return kLineBytes + (slotBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
+/// Where a receiver wants the payload of one message, if it is the one that it expects.
+struct PayloadPlace {
+  std::atomic<std::byte*> at{nullptr};  ///< null: in the slot; written last
+  uint32_t bytes = 0, callHash = 0, operation = 0;
+  std::byte* used = nullptr;  ///< the transport has put it there; written before the number
+};
+
 /// The memory of one ring, as one of its two ends addresses it.
 struct RingMemory {
   std::byte* slots = nullptr;               ///< aligned to cache lines, zeroed before first use
@@ -60,6 +67,8 @@ struct RingMemory {
   // Only at a sender whose transport supports zero-copy sends:
   const std::byte** zeroCopy = nullptr;              ///< payload by slot; null: it is in the slot
   const std::atomic<uint32_t>* completed = nullptr;  ///< messages whose payloads are free again
+  // Only at a receiver whose transport can put payloads where they are wanted:
+  PayloadPlace* places = nullptr;  ///< by slot
 };
 
 /// The sender's end of a ring. One thread at a time may use it.
@@ -147,13 +156,39 @@ class ReceiveRing {
                                          static_cast<size_t>(index) * memory_.strideBytes);
   }
   std::byte* payload(uint32_t beyond = 0) const {
+    if (memory_.places)
+      if (std::byte* const used = place(beyond).used) return used;
     return payloadOf(slot(beyond), slot(beyond)->bytes);
   }
   /// Gives the slot of the next message back to the sender.
-  void release() { memory_.credit->store(++received_, std::memory_order_release); }
+  void release() {
+    if (memory_.places) {
+      place(0).at.store(nullptr, std::memory_order_relaxed);
+      place(0).used = nullptr;
+    }
+    memory_.credit->store(++received_, std::memory_order_release);
+  }
+  /// True if the transport can put payloads where they are wanted.
+  bool canPlace() const { return memory_.places != nullptr; }
+  /// Says where the payload of a message that is not ready may go, if it has just these bytes, this
+  /// fingerprint and this operation. payload() says whether it went there. The memory belongs to
+  /// the transport until the message is released, or until cancelZeroCopy(). The first word of a
+  /// message counts.
+  void expect(std::byte* at, uint32_t bytes, uint32_t callHash, uint32_t operation,
+              uint32_t beyond = 0) {
+    PayloadPlace& wanted = place(beyond);
+    if (wanted.at.load(std::memory_order_relaxed)) return;
+    wanted.bytes = bytes;
+    wanted.callHash = callHash;
+    wanted.operation = operation;
+    wanted.at.store(at, std::memory_order_release);
+  }
   uint32_t received() const { return received_; }
 
  private:
+  PayloadPlace& place(uint32_t beyond) const {
+    return memory_.places[(received_ + beyond) & (memory_.slotCount - 1)];
+  }
   RingMemory memory_;
   uint32_t received_ = 0;
 };

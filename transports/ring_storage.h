@@ -39,6 +39,15 @@ class RingStorage {
   RingMemory memory() {
     return {slots_.get(), &credit_, slotCount_, stride_, zeroCopy_.data(), &completed_};
   }
+  /// The same for a receiver, which may say where payloads go.
+  RingMemory memoryWithPlaces() {
+    if (!places_) places_ = std::make_unique<PayloadPlace[]>(slotCount_);
+    RingMemory all = memory();
+    all.places = places_.get();
+    return all;
+  }
+  /// With memoryWithPlaces().
+  PayloadPlace& place(uint32_t message) { return places_[index(message)]; }
   std::atomic<uint32_t>& credit() { return credit_; }
   const std::atomic<uint32_t>& credit() const { return credit_; }
   std::atomic<uint32_t>& completed() { return completed_; }
@@ -74,6 +83,7 @@ class RingStorage {
   const size_t stride_;
   const std::unique_ptr<std::byte, Free> slots_;
   std::vector<const std::byte*> zeroCopy_;  // by slot
+  std::unique_ptr<PayloadPlace[]> places_;  // likewise
   alignas(2 * kLineBytes) std::atomic<uint32_t> credit_;
   std::atomic<uint32_t> completed_;
 };

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 
+#include "src/base/env.h"
 #include "src/base/printable.h"
 #include "src/base/tcp_sockets.h"
 #include "src/wire/secrets.h"
@@ -279,11 +280,14 @@ void noticeDeadHost(int socket) {
   const auto set = [&](int level, int option, int value) {
     TUTTI_SYSCALL(::setsockopt(socket, level, option, &value, sizeof value));
   };
+  constexpr long kMostSeconds = 3600;
+  const long patience = std::min(base::lenientEnv().reconnectMs, kMostSeconds * 1000);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);   // seconds
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);  // seconds
+  set(IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(std::max(1L, patience / 1000 - 3)));
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 3500);  // milliseconds, where data is under way
+  // Milliseconds, where data is under way.
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::max(3500L, patience)));
 }
 
 PeerProcess peerProcess(int socket) {

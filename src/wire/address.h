@@ -76,8 +76,8 @@ struct Connecting {
 Connecting startConnecting(const Address& address);
 
 /// Has the kernel ask whether the other host is still there, every second; a connection whose host
-/// has not answered for about 4 s ends with ETIMEDOUT. Kernels answer, so a stopped process counts
-/// as there. Nothing for Unix sockets.
+/// has not answered for about 4 s, or for TUTTI_RECONNECT_MS if that is longer, ends with
+/// ETIMEDOUT. Kernels answer, so a stopped process counts as there. Nothing for Unix sockets.
 void noticeDeadHost(int socket);
 
 /// Who is at the other end of a Unix socket; pid 0 when the kernel does not say.

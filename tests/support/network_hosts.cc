@@ -217,6 +217,8 @@ void NetworkHosts::unplug(int host) const {
   runIn(hosts_, {"ip", "link", "set", port(host), "down"});
 }
 
+void NetworkHosts::plug(int host) const { runIn(hosts_, {"ip", "link", "set", port(host), "up"}); }
+
 void NetworkHosts::addTunnel() const {
   for (const int host : {0, 1}) {
     runIn(host, {"ip", "link", "add", kTunnel, "type", "vxlan", "id", "7", "dstport", "4789",

@@ -39,6 +39,7 @@ class NetworkHosts {
   std::string address(int host) const;  ///< "10.77.0.1" for host 0
   std::string name(int host) const;     ///< "n0" for host 0
   void unplug(int host) const;          ///< takes the cable out
+  void plug(int host) const;            ///< puts it in again
   /// A second network of two hosts, through the first: an interface kTunnel with an address each.
   void addTunnel() const;
   std::string tunnelAddress(int host) const;  ///< "10.78.0.1" for host 0

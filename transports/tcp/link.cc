@@ -67,7 +67,7 @@ void TcpSendLink::advance() {
 // ---- receiving
 
 TcpReceiveLink::TcpReceiveLink(const RingLayout& layout)
-    : slotBytes_(layout.slotBytes), storage_(layout), ring_(storage_.memory()) {}
+    : slotBytes_(layout.slotBytes), storage_(layout), ring_(storage_.memoryWithPlaces()) {}
 
 std::byte* TcpReceiveLink::begin(const TcpFrame& frame) {
   SlotHeader* const slot = storage_.slot(frame.number);
@@ -78,7 +78,12 @@ std::byte* TcpReceiveLink::begin(const TcpFrame& frame) {
   slot->operation = frame.operation;
   slot->bytes = frame.bytes;
   setNote(slot, frame.bytes, frame.note);
-  return payloadOf(slot, frame.bytes);
+  PayloadPlace& place = storage_.place(frame.number);
+  std::byte* const wanted = place.at.load(std::memory_order_acquire);
+  const bool expected = wanted && place.bytes == frame.bytes && place.callHash == frame.callHash &&
+                        place.operation == frame.operation;
+  place.used = expected ? wanted : nullptr;
+  return expected ? wanted : payloadOf(slot, frame.bytes);
 }
 
 void TcpReceiveLink::complete(const TcpFrame& frame) {

@@ -12,9 +12,12 @@ constexpr int64_t kPatienceNs = 1'000'000'000;
 // Whom an operation has not waited for so long is not asked any more.
 constexpr int64_t kForgottenNs = 2'000'000'000;
 // Any packet of a probe may be lost, so there are several.
-constexpr int64_t kAgainNs = 500'000'000, kCutNs = 3'000'000'000;
+constexpr int64_t kAgainNs = 500'000'000;
 
 }  // namespace
+
+NetworkWatch::NetworkWatch(int64_t reconnectMs)
+    : cutNs_(std::max(cutNs_, reconnectMs * 1'000'000)) {}
 
 std::optional<NetworkWatch::Cut> NetworkWatch::look(transports::Endpoint& endpoint,
                                                     uint64_t operation, std::span<const int> peers,
@@ -49,7 +52,7 @@ std::optional<std::string> NetworkWatch::ask(transports::Endpoint& endpoint, int
     return std::nullopt;
   }
   if (isHeard) return std::nullopt;
-  if (wasHeard || (!asked.probes.empty() && nowNs - asked.firstNs >= kCutNs))
+  if (wasHeard || (!asked.probes.empty() && nowNs - asked.firstNs >= cutNs_))
     return asked.probes.front()->describe();
   if (nowNs < asked.nextNs) return std::nullopt;
   asked.nextNs = nowNs + kAgainNs;

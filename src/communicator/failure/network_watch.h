@@ -22,13 +22,17 @@ class NetworkWatch {
     int peer;
     std::string where;  ///< "10.0.0.2:40123"
   };
+  NetworkWatch() = default;
+  /// A network that is away for `reconnectMs` is no cut yet, where that is longer than 3 s.
+  explicit NetworkWatch(int64_t reconnectMs);
+
   /// To be called every few hundred milliseconds at least, with the peers that the operation waits
   /// for just now. Once an operation has waited for one for a second, that one's host is asked, and
   /// asked again while it is waited for, also in turns with others. A cut is where one of the
-  /// places that its data goes by has not answered for three seconds, or has answered that nobody
-  /// is there, or, where these are not known, none of all has. (A process that is there no more the
-  /// control plane has named by then.) A stopped process counts as there, for its kernel answers;
-  /// it is not probed again, as its queue of probes is short.
+  /// places that its data goes by has not answered for three seconds, or `reconnectMs`, or has
+  /// answered that nobody is there, or, where these are not known, none of all has. (A process that
+  /// is there no more the control plane has named by then.) A stopped process counts as there, for
+  /// its kernel answers; it is not probed again, as its queue of probes is short.
   std::optional<Cut> look(transports::Endpoint& endpoint, uint64_t operation,
                           std::span<const int> peers, int64_t nowNs);
 
@@ -40,9 +44,10 @@ class NetworkWatch {
     bool isHeard = false;  // a kernel, and no process yet
     std::vector<std::unique_ptr<transports::ReachabilityProbe>> probes;  // that it has not answered
   };
-  static std::optional<std::string> ask(transports::Endpoint& endpoint, int peer, Asked& asked,
-                                        int64_t nowNs);
+  std::optional<std::string> ask(transports::Endpoint& endpoint, int peer, Asked& asked,
+                                 int64_t nowNs);
 
+  int64_t cutNs_ = 3'000'000'000;
   uint64_t operation_ = 0;
   std::map<int, Asked> asked_;  // by peer
 };

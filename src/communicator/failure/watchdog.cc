@@ -26,7 +26,8 @@ std::string processState(int64_t pid) {
 
 }  // namespace
 
-Watchdog::Watchdog(const Owners& owners) : owners_(owners), gpu_(owners) {
+Watchdog::Watchdog(const Owners& owners)
+    : owners_(owners), gpu_(owners), network_(owners.settings.reconnectMs) {
   owners.messages.handle<message::InquiryMessage>([this](int peer,
                                                          const message::InquiryMessage& inquiry,
                                                          const auto&) { answer(peer, inquiry); });

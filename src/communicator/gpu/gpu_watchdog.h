@@ -15,7 +15,8 @@ namespace tutti::communicator {
 
 class GpuWatchdog {
  public:
-  explicit GpuWatchdog(const Owners& owners) : owners_(owners) {}
+  explicit GpuWatchdog(const Owners& owners)
+      : owners_(owners), network_(owners.settings.reconnectMs) {}
   /// At every tick, also when the communicator has failed.
   void look();
 

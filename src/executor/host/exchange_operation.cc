@@ -122,6 +122,7 @@ bool ExchangeOperation::receive(Edge& edge) {
   if (edge.finished()) return false;
   transports::ReceiveRing& ring = at_.endpoint->receiveRing(edge.peer, 0);
   if (!ring.ready()) {
+    if (ring.canPlace()) expect(edge, ring);
     noteIdle(edge);
     return false;
   }
@@ -130,11 +131,27 @@ bool ExchangeOperation::receive(Edge& edge) {
   checkHeader(edge, header);
   const Transfer& t = edge.transfers[edge.next];
   const uint64_t bytes = header.bytes;
-  if (bytes > 0) std::memcpy(t.data + edge.offset, ring.payload(), bytes);
+  const std::byte* const payload = ring.payload();
+  if (bytes > 0 && payload != t.data + edge.offset)
+    std::memcpy(t.data + edge.offset, payload, bytes);
   ring.release();
   bytesReceived_ += bytes;
   edge.advance(bytes);
   return true;
+}
+
+/// The parts of the transfer that come next may go to where they belong.
+void ExchangeOperation::expect(const Edge& edge, transports::ReceiveRing& ring) const {
+  const Transfer& t = edge.transfers[edge.next];
+  const transports::RingLayout& layout = at_.endpoint->layout();
+  const uint64_t key = t.key();
+  uint64_t offset = edge.offset;
+  for (uint32_t i = 0; i < layout.slotCount && offset < t.bytes; ++i) {
+    const uint64_t part = std::min<uint64_t>(t.bytes - offset, layout.slotBytes);
+    ring.expect(t.data + offset, static_cast<uint32_t>(part), base::upperHalf(key),
+                base::lowerHalf(key), i);
+    offset += part;
+  }
 }
 
 void ExchangeOperation::failByHeader(const Edge& edge, const SlotHeader& header) const {

@@ -47,6 +47,7 @@ class ExchangeOperation final : public Operation {
   void noteIdle(Edge& edge);
   bool send(Edge& edge);
   bool receive(Edge& edge);
+  void expect(const Edge& edge, transports::ReceiveRing& ring) const;
   void checkHeader(const Edge& edge, const transports::SlotHeader& header) const;
   [[noreturn]] void failByHeader(const Edge& edge, const transports::SlotHeader& header) const;
 

@@ -304,6 +304,7 @@ bool HostOperation::channelsReady(const Lane& lane, const Step& step, const Lane
     const bool behindEntry =
         entriesToReceive_ > 0 && lane.channel == entryChannel() && !entryReceived_[port.rank];
     if (behindEntry || !ring.ready()) {
+      if (!behindEntry && ring.canPlace()) expectPayload(lane, step, state, ring);
       waitingFor_ = port.rank;
       return false;
     }
@@ -329,14 +330,41 @@ const std::byte* HostOperation::holderOf(const Step& step, size_t lane,
   const bool scaled =
       call_.facts.op == ReduceOp::PreMulSum && plan::isReduction(active_->spec().collective);
   if (isSource && scaled) return nullptr;
-  const plan::Extent first = shape_->extent(port->buffer, port->chunk, state.round);
+  return wholeOf(*port, state.round);
+}
+
+std::byte* HostOperation::wholeOf(const Port& port, int64_t round) const {
+  const plan::Extent first = shape_->extent(port.buffer, port.chunk, round);
   uint64_t end = first.offset + first.bytes;
-  for (uint32_t i = 1; i < port->chunks; ++i) {
-    const plan::Extent extent = shape_->extent(port->buffer, port->chunk + i, state.round);
+  for (uint32_t i = 1; i < port.chunks; ++i) {
+    const plan::Extent extent = shape_->extent(port.buffer, port.chunk + i, round);
     if (extent.bytes > 0 && extent.offset != end) return nullptr;
     end += extent.bytes;
   }
-  return base(*port) + first.offset;
+  return base(port) + first.offset;
+}
+
+void HostOperation::expectPayload(const Lane& lane, const Step& step, const LaneState& state,
+                                  transports::ReceiveRing& ring) {
+  if (step.completes && call_.facts.op == ReduceOp::Avg) return;
+  const Port *source = nullptr, *target = nullptr;
+  for (const Port& port : step.sources) {
+    if (port.chunks == 0) continue;
+    if (source || port.kind != Port::Kind::Channel) return;
+    source = &port;
+  }
+  const auto index = static_cast<size_t>(&lane - active_->program().lanes.data());
+  holder_ = holders_ ? holderOf(step, index, state) : nullptr;
+  for (const Port& port : step.targets) {
+    if (port.chunks == 0 || isZeroCopy(lane, port)) continue;
+    if (target || port.kind == Port::Kind::Channel) return;
+    target = &port;
+  }
+  if (!source || !target) return;
+  const uint64_t bytes = messageBytes(*source, state.round);
+  if (bytes < ZeroCopySends::kLeastBytes) return;
+  if (std::byte* const at = wholeOf(*target, state.round))
+    ring.expect(at, static_cast<uint32_t>(bytes), call_.callHash, call_.operation);
 }
 
 bool HostOperation::isZeroCopy(const Lane& lane, const Port& port) {
@@ -404,6 +432,9 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
     toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
   }
   if (targets_.empty()) return;
+  const bool isThere = sources_.size() == 1 && targets_.size() == 1 && sources_[0] == targets_[0];
+  const bool divides = step.completes && call_.facts.op == ReduceOp::Avg;
+  if (isThere && !divides) return;  // it was received there
   const uint64_t count = piece.bytes / sizeOf(call_.facts.type);
   if (call_.reduction && sources_.size() > 1) {
     const bool tree = call_.facts.deterministic && step.fold == Fold::Canonical;
@@ -421,7 +452,7 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
                  .targets = targets_,
                  .count = count,
                  .premultiply = premultiply_,
-                 .divideBy = step.completes && call_.facts.op == ReduceOp::Avg ? at_.size : 1,
+                 .divideBy = divides ? at_.size : 1,
                  .streaming = toUser && streaming_});
   if (toUser) storeNs_ += static_cast<uint64_t>((std::chrono::steady_clock::now() - begin).count());
 }

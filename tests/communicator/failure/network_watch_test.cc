@@ -93,6 +93,15 @@ TEST_F(NetworkWatching, SilenceForThreeSecondsIsACut) {
   EXPECT_EQ(world_.probes, 6);  // every half second, for any may be lost
 }
 
+// Where a network may be away for longer.
+TEST_F(NetworkWatching, SilenceIsNoCutBeforeItsTime) {
+  watch_ = NetworkWatch(8000);
+  EXPECT_EQ(lookFor(20'000), 9000);
+  const int64_t begin = nowMs_;
+  watch_ = NetworkWatch(100);
+  EXPECT_EQ(lookFor(20'000, {3}, 8) - begin, 4000);
+}
+
 TEST_F(NetworkWatching, WhereNoWayLeadsIsACut) {
   world_.finding = Unreachable;
   EXPECT_EQ(lookFor(20'000), 4000);

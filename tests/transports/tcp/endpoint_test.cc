@@ -217,6 +217,63 @@ TEST(TcpZeroCopy, IsReturnedWhenTheReceiverHasIt) {
   ASSERT_TRUE(progressUntil(all, [&] { return ring.completed(2); }));
 }
 
+// ---- places
+
+// A payload goes where it is wanted if it is the one that is expected there; any other lies in its
+// slot, and the place is untouched.
+TEST(TcpPlaces, GetTheMessageThatTheyExpect) {
+  constexpr uint32_t kBytes = 60'000;
+  for (const bool encrypts : {false, true}) {
+    auto all =
+        makeEndpoints(makeHubs(2), {.slotCount = 4, .slotBytes = 65536}, {.encrypts = encrypts});
+    connectAll(all);
+    SendRing& send = all[0]->sendRing(1, 0);
+    ReceiveRing& receive = all[1]->receiveRing(0, 0);
+    ASSERT_TRUE(receive.canPlace());
+    struct Case {
+      uint32_t bytes, callHash, operation;
+      bool fits;
+    };
+    // publish() sends operation 1.
+    const Case cases[] = {{kBytes, 7, 1, true},
+                          {kBytes, 8, 1, false},
+                          {kBytes, 7, 2, false},
+                          {kBytes - 1, 7, 1, false},
+                          {kBytes, 7, 1, true}};
+    for (int repeat = 0; repeat < 3; ++repeat)
+      for (const Case& each : cases) {
+        std::vector<std::byte> wanted(kBytes, std::byte{0xee});
+        receive.expect(wanted.data(), each.bytes, each.callHash, each.operation);
+        receive.expect(nullptr, 1, 1, 1);  // the first word counts
+        publish(send, kBytes, 7);
+        ASSERT_TRUE(progressUntil(all, [&] { return receive.ready(); }));
+        EXPECT_TRUE(holds(receive, kBytes, 7));
+        EXPECT_EQ(receive.payload() == wanted.data(), each.fits);
+        const std::byte found = each.fits ? std::byte{7} : std::byte{0xee};
+        EXPECT_EQ(std::ranges::count(wanted, found), kBytes);
+        receive.release();
+        ASSERT_TRUE(progressUntil(all, [&] { return send.ready(); }));
+      }
+  }
+}
+
+// Their memory is the caller's again, though half of a message is there.
+TEST(TcpPlaces, AreUntouchedAfterACancel) {
+  constexpr uint32_t kBytes = 8 << 20;
+  auto all = makeEndpoints(makeHubs(2), {.slotCount = 4, .slotBytes = kBytes});
+  connectAll(all);
+  SendRing& send = all[0]->sendRing(1, 0);
+  ReceiveRing& receive = all[1]->receiveRing(0, 0);
+  std::vector<std::byte> wanted(kBytes);
+  receive.expect(wanted.data(), kBytes, 7, 1);
+  publish(send, kBytes, 7);
+  ASSERT_TRUE(progressUntil(all, [&] { return wanted[0] != std::byte{0}; }));
+  cancelZeroCopy(*all[1]);
+  std::fill(wanted.begin(), wanted.end(), std::byte{0xee});
+  settleTcp(all);
+  EXPECT_EQ(std::ranges::count(wanted, std::byte{0xee}), kBytes);
+}
+
 // ---- ends
 
 // Whatever is under way, an endpoint goes at once; its hub serves others.

@@ -169,7 +169,10 @@ int main(int argc, char** argv) {
                                  ::setenv(contender.variable, contender.value, 1);
                                ::setenv("TUTTI_RANK", std::to_string(rank).c_str(), 1);
                                ::setenv("TUTTI_WORLD_SIZE", std::to_string(ranks).c_str(), 1);
-                               ::setenv("TUTTI_ADDRESS", (hosts.address(0) + ":29530").c_str(), 1);
+                               const auto port = 29530 + (&contender - kContenders);
+                               const std::string at = hosts.address(0) + ":" + std::to_string(port);
+                               ::setenv("TUTTI_ADDRESS", at.c_str(), 1);
+                               ::setenv("TUTTI_JOB_ID", contender.name.c_str(), 1);
                                ::setenv("TUTTI_JOB_KEY", "of this benchmark alone", 1);
                                ::setenv("TUTTI_BENCH_NEXT",
                                         hosts.address((rank + 1) % ranks).c_str(), 1);

@@ -19,12 +19,27 @@ std::string listed(const std::vector<std::string>& names) {
   return names.size() > kShown ? message(text, " and ", names.size() - kShown, " more") : text;
 }
 
+Manifest readManifest(const std::filesystem::path& path) {
+  const std::string text = readText(path, kMostManifestBytes);
+  return inMemory(path.string(), text.size(), [&] { return Manifest::parse(path.string(), text); });
+}
+
+void requireLength(const std::filesystem::path& path, uint64_t bytes, uint64_t expected) {
+  require(bytes == expected, path.string(), " has ", bytes, " bytes, and the manifest says ",
+          expected);
+}
+
 }  // namespace
 
 CheckpointReader::CheckpointReader(const std::filesystem::path& folder)
-    : folder_(folder),
-      manifest_(Manifest::parse((folder / kManifestName).string(),
-                                readText(folder / kManifestName, kMostManifestBytes))) {}
+    : folder_(folder), manifest_(readManifest(folder / kManifestName)) {}
+
+void CheckpointReader::requireFiles() const {
+  for (const auto& [name, bytes] : manifest_.files) {
+    const File file = File::open(folder_ / name);
+    requireLength(file.path(), file.bytes(), bytes);
+  }
+}
 
 std::vector<std::string> CheckpointReader::names() const {
   std::vector<std::string> names;
@@ -81,9 +96,7 @@ uint64_t CheckpointReader::bytesRead() const {
 SafetensorsReader& CheckpointReader::file(const std::string& name) {
   if (const auto known = files_.find(name); known != files_.end()) return known->second;
   SafetensorsReader reader(folder_ / name);
-  const uint64_t bytes = manifest_.files.at(name);
-  require(reader.bytes() == bytes, reader.path().string(), " has ", reader.bytes(),
-          " bytes, and the manifest says ", bytes);
+  requireLength(reader.path(), reader.bytes(), manifest_.files.at(name));
   return files_.emplace(name, std::move(reader)).first->second;
 }
 

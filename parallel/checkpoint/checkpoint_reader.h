@@ -30,8 +30,12 @@ class CheckpointReader {
   int world() const { return manifest_.world; }  ///< ranks of the run that wrote it
   const Metadata& metadata() const { return manifest_.metadata; }
   std::vector<std::string> names() const;  ///< of all tensors, ascending
+  size_t fileCount() const { return manifest_.files.size(); }
   /// Type, global shape and stored boxes. Throws InvalidArgument when there is no such tensor.
   const StoredTensor& tensor(const std::string& name) const;
+  /// Throws InvalidArgument, naming it, when a file that the manifest names has another length, and
+  /// System when one cannot be opened.
+  void requireFiles() const;
   /// Throws InvalidArgument listing what is missing and what is not expected, unless the tensors
   /// are exactly these.
   void requireNames(std::span<const std::string> expected) const;

@@ -31,14 +31,21 @@ bool isWritten(const TensorBox& piece) {
   return piece.data.count() > 0 || piece.global.count() == 0;
 }
 
-/// The last `keep` stay.
+bool isThere(const fs::path& path) {
+  std::error_code unknown;
+  return fs::symlink_status(path, unknown).type() != fs::file_type::not_found;
+}
+
+/// The last `keep` stay, and those into which somebody has put something else.
 void removeOld(const fs::path& root, int keep) {
   const std::vector<int64_t> steps = checkpointSteps(root);
   for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
+    const fs::path complete = checkpointPath(root, steps[i]);
     // Under this name nobody takes it for complete when only some of its files are left.
     const fs::path partial = partialPath(root, steps[i]);
-    renameFolder(checkpointPath(root, steps[i]), partial);
-    removeFolder(partial);
+    if (!hasCheckpointFilesOnly(complete) || isThere(partial)) continue;
+    renameNew(complete, partial);
+    removeCheckpoint(partial);
   }
 }
 
@@ -95,16 +102,21 @@ CheckpointWriter::CheckpointWriter(const fs::path& root, int64_t step)
          ": remove those that are later, or write into another folder");
   // One without a manifest is none of ours, and nothing that we may remove.
   const fs::path complete = checkpointPath(root_, step);
-  std::error_code unknown;
-  if (fs::exists(complete, unknown))
+  if (isThere(complete))
     fail(ErrorCode::InvalidUsage, complete.string(), " is there, and is no checkpoint");
-  for (const fs::path& left : partialCheckpoints(root_)) removeFolder(left);
-  makeFolders(partial_);
+  for (const fs::path& left : partialCheckpoints(root_)) removeCheckpoint(left);
+  if (isThere(partial_))
+    fail(ErrorCode::InvalidUsage, partial_.string(),
+         " has files that are none of a checkpoint: move them away");
+  makeFolder(partial_);
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  std::error_code ignored;  // the next one tries again
-  if (!committed_) fs::remove_all(partial_, ignored);
+  if (committed_) return;
+  try {
+    removeCheckpoint(partial_);
+  } catch (const std::exception&) {  // the next one tries again
+  }
 }
 
 fs::path CheckpointWriter::commit(const CommitRequest& request) {
@@ -123,7 +135,7 @@ fs::path CheckpointWriter::commit(const CommitRequest& request) {
   writeText(partial_ / kManifestName, text);
   syncFolder(partial_);
   const fs::path complete = checkpointPath(root_, step_);
-  renameFolder(partial_, complete);
+  renameNew(partial_, complete);
   committed_ = true;
   if (request.keep > 0) removeOld(root_, request.keep);
   return complete;

@@ -50,11 +50,13 @@ struct CommitRequest {
   int keep = 0;  ///< so many of the newest checkpoints stay, this one included; 0: all
 };
 
-/// On one rank. While it is there nobody else can make one for the same root.
+/// On one rank. While it is there nobody else can make one for the same root. It removes files of
+/// checkpoints only: a folder that has anything else stays as it is.
 class CheckpointWriter {
  public:
   /// Removes what incomplete checkpoints left, and makes the folder for a new one. Steps ascend:
-  /// throws InvalidUsage when `root` has a checkpoint of this or a later step, or another writer.
+  /// throws InvalidUsage when `root` has a checkpoint of this or a later step, another writer, or
+  /// something else of the name that the new folder has.
   CheckpointWriter(const std::filesystem::path& root, int64_t step);
   ~CheckpointWriter();  ///< removes the folder when there was no commit()
   CheckpointWriter(const CheckpointWriter&) = delete;

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <system_error>
 #include <utility>
 
@@ -28,6 +30,27 @@ Result succeeded(Result result, const char* action, const fs::path& path) {
   return result;
 }
 
+/// Calls `make` with names that begin as `path` until one is new: it returns -1 and EEXIST before.
+template <class Make>
+fs::path madeBeside(const fs::path& path, const char* action, const Make& make) {
+  constexpr int kMostNames = 100;
+  for (int i = 0;; ++i) {
+    uint32_t number = 0;
+    succeeded(::getrandom(&number, sizeof(number), 0), "name", path);
+    char suffix[32];
+    std::snprintf(suffix, sizeof(suffix), ".partial-%08x", number);
+    fs::path name = path;
+    name += suffix;
+    if (make(name) >= 0) return name;
+    if (errno != EEXIST || i == kMostNames) refused(action, path, {errno, std::generic_category()});
+  }
+}
+
+constexpr int kNew = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+
+/// The folder that a name is in.
+fs::path above(const fs::path& path) { return fs::absolute(path).parent_path(); }
+
 }  // namespace
 
 File File::open(const fs::path& path) {
@@ -42,14 +65,27 @@ File File::open(const fs::path& path) {
 }
 
 File File::create(const fs::path& path) {
-  constexpr int kNew = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   return {path, succeeded(::open(path.c_str(), kNew, 0666), "create", path)};
+}
+
+File File::createBeside(const fs::path& path) {
+  int fd = -1;
+  const fs::path name = madeBeside(path, "create", [&](const fs::path& candidate) {
+    return fd = ::open(candidate.c_str(), kNew, 0666);
+  });
+  return {name, fd};
 }
 
 File File::join(const fs::path& path) {
   return {path, succeeded(::open(path.c_str(), O_WRONLY | O_CLOEXEC), "open", path)};
 }
 
+File File::continued(const fs::path& path) {
+  constexpr int kEnd = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  return {path, succeeded(::open(path.c_str(), kEnd, 0666), "write", path)};
+}
+
+// close() says nothing of what sync() has returned for; what was not synced nobody relies on.
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
 }
@@ -86,15 +122,39 @@ void File::write(uint64_t offset, const void* from, size_t bytes) {
   }
 }
 
-void File::sync() { succeeded(::fsync(fd_), "write", path_); }
+void File::append(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(fd_, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    text.remove_prefix(static_cast<size_t>(succeeded(put, "write", path_)));
+  }
+}
+
+void File::sync() {
+  if (::fsync(fd_) == 0) return;
+  const std::error_code why(errno, std::generic_category());
+  struct stat status {};
+  succeeded(::fstat(fd_, &status), "examine", path_);
+  if (S_ISREG(status.st_mode)) refused("write", path_, why);
+}
+
+void File::takeModeOf(const fs::path& other) {
+  struct stat status {};
+  if (::stat(other.c_str(), &status) == 0)
+    succeeded(::fchmod(fd_, status.st_mode & 0777), "set the mode of", path_);
+  else if (errno != ENOENT)
+    refused("examine", other, {errno, std::generic_category()});
+}
 
 std::string readText(const fs::path& path, uint64_t most) {
   const File file = File::open(path);
   require(file.bytes() <= most, path.string(), " has ", file.bytes(), " bytes, more than the ",
           most, " that are read");
-  std::string text(file.bytes(), '\0');
-  file.read(0, text.data(), text.size(), "text");
-  return text;
+  return inMemory(path.string(), file.bytes(), [&] {
+    std::string text(file.bytes(), '\0');
+    file.read(0, text.data(), text.size(), "text");
+    return text;
+  });
 }
 
 void writeText(const fs::path& path, std::string_view text) {
@@ -115,22 +175,44 @@ void syncFolder(const fs::path& folder) {
 void makeFolders(const fs::path& folder) {
   std::error_code missing;
   if (fs::is_directory(folder, missing)) return;
-  const fs::path above = fs::absolute(folder).parent_path();
-  makeFolders(above);
+  makeFolders(above(folder));
   if (::mkdir(folder.c_str(), 0777) < 0 && errno != EEXIST)
     refused("create", folder, {errno, std::generic_category()});
-  syncFolder(above);
+  syncFolder(above(folder));
 }
 
-void renameFolder(const fs::path& from, const fs::path& to) {
+void makeFolder(const fs::path& folder) {
+  succeeded(::mkdir(folder.c_str(), 0777), "create", folder);
+  syncFolder(above(folder));
+}
+
+fs::path makeFolderBeside(fs::path folder) {
+  if (!folder.has_filename()) folder = folder.parent_path();  // of "folder/"
+  makeFolders(above(folder));
+  fs::path made = madeBeside(
+      folder, "create", [](const fs::path& candidate) { return ::mkdir(candidate.c_str(), 0777); });
+  syncFolder(above(made));
+  return made;
+}
+
+void renameOver(const fs::path& from, const fs::path& to) {
   succeeded(::rename(from.c_str(), to.c_str()), "rename", from);
-  syncFolder(fs::absolute(to).parent_path());
+  syncFolder(above(to));
 }
 
-void removeFolder(const fs::path& folder) {
-  std::error_code why;
-  fs::remove_all(folder, why);
-  if (why) refused("remove", folder, why);
+void renameNew(const fs::path& from, const fs::path& to) {
+  int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+  // NFS and others cannot: then there is a moment between the question and the answer.
+  if (result < 0 && (errno == EINVAL || errno == ENOSYS)) {
+    std::error_code missing;
+    const bool there = fs::symlink_status(to, missing).type() != fs::file_type::not_found;
+    errno = EEXIST;
+    if (!there) result = ::rename(from.c_str(), to.c_str());
+  }
+  if (result < 0 && errno == EEXIST)
+    fail(ErrorCode::InvalidUsage, to.string(), " is there already");
+  succeeded(result, "rename", from);
+  syncFolder(above(to));
 }
 
 FolderLock::FolderLock(const fs::path& folder)

@@ -19,8 +19,12 @@ class File {
   static File open(const std::filesystem::path& path);
   /// For writing. Throws System when there is one already.
   static File create(const std::filesystem::path& path);
+  /// The same, under a name that begins as `path` and that nothing else has.
+  static File createBeside(const std::filesystem::path& path);
   /// For writing, with others, what somebody has created.
   static File join(const std::filesystem::path& path);
+  /// For append(): what is there, or a new file.
+  static File continued(const std::filesystem::path& path);
   ~File();
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -31,7 +35,11 @@ class File {
   /// file ends before.
   void read(uint64_t offset, void* to, size_t bytes, std::string_view what) const;
   void write(uint64_t offset, const void* from, size_t bytes);
-  void sync();  ///< returns when the disk has it
+  /// To the end, of what continued() opened: a pipe or a device too.
+  void append(std::string_view text);
+  void sync();  ///< returns when the disk has it; a pipe or a device has none
+  /// Who may read and write it: those who may `other`, if that is there.
+  void takeModeOf(const std::filesystem::path& other);
 
  private:
   File(std::filesystem::path path, int descriptor) : path_(std::move(path)), fd_(descriptor) {}
@@ -49,10 +57,16 @@ void writeText(const std::filesystem::path& path, std::string_view text);
 void syncFolder(const std::filesystem::path& folder);
 /// Makes a folder, and those above it that are missing, and has the disk know them.
 void makeFolders(const std::filesystem::path& folder);
-/// Renames a folder at one stroke, and has the disk know it. Both are in one folder.
-void renameFolder(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Removes a folder with all that it has, if it is there.
-void removeFolder(const std::filesystem::path& folder);
+/// Makes a folder that is not there, and has the disk know it. Throws System when it is.
+void makeFolder(const std::filesystem::path& folder);
+/// Makes a folder under a name that begins as `folder` and that nothing else has, and those above
+/// it that are missing.
+std::filesystem::path makeFolderBeside(std::filesystem::path folder);
+/// Renames a file at one stroke, over one that has the new name, and has the disk know it. Both are
+/// in one folder.
+void renameOver(const std::filesystem::path& from, const std::filesystem::path& to);
+/// The same of a file or a folder. Throws InvalidUsage when something has the new name.
+void renameNew(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Holds a folder for one writer at a time; a process that dies lets it go.
 class FolderLock {

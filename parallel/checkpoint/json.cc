@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <set>
 
 #include "parallel/tensor/check.h"
@@ -17,13 +18,16 @@ class Strict final : public nlohmann::json_sax<Json> {
  public:
   explicit Strict(const std::string& where) : where_(where) {}
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
+  /// Values and keys.
+  uint64_t count() const { return count_; }
+
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(number_integer_t) override { return value(); }
+  bool number_unsigned(number_unsigned_t) override { return value(); }
+  bool number_float(number_float_t, const string_t&) override { return value(); }
+  bool string(string_t&) override { return value(); }
+  bool binary(binary_t&) override { return value(); }
   bool start_object(size_t) override { return begin(); }
   bool start_array(size_t) override { return begin(); }
   bool end_object() override { return end(); }
@@ -31,7 +35,7 @@ class Strict final : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (!open_.back().insert(name).second)
       fail(ErrorCode::InvalidArgument, where_, ": ", inQuotes(name), " is there twice");
-    return true;
+    return value();
   }
   bool parse_error(size_t position, const std::string&, const Json::exception&) override {
     fail(ErrorCode::InvalidArgument, where_, ": this is no JSON, at byte ", position);
@@ -41,6 +45,10 @@ class Strict final : public nlohmann::json_sax<Json> {
   bool begin() {
     require(open_.size() < kMostLevels, where_, ": more than ", kMostLevels, " levels of nesting");
     open_.emplace_back();
+    return value();
+  }
+  bool value() {
+    ++count_;
     return true;
   }
   bool end() {
@@ -48,8 +56,18 @@ class Strict final : public nlohmann::json_sax<Json> {
     return true;
   }
   const std::string& where_;
+  uint64_t count_ = 0;
   std::vector<std::set<std::string>> open_;  ///< the keys of each object around this place
 };
+
+/// Throws bad_alloc where there is no memory for so many values. A parser that found that out by
+/// itself would end the process: what it has by then takes memory to be given back.
+void requireRoom(uint64_t values, uint64_t textBytes) {
+  constexpr uint64_t kMostBytesOfOne = 160;  // in a map, with its key, beside the text
+  // Volatile, or the compiler would leave both out.
+  void* volatile const room = ::operator new(values* kMostBytesOfOne + textBytes);
+  ::operator delete(room);
+}
 
 }  // namespace
 
@@ -65,8 +83,11 @@ Json parseJson(const std::string& where, std::string_view text) {
   const size_t zero = text.find('\0');
   require(zero == text.npos, where, ": this is no JSON, at byte ", zero);
   Strict strict(where);
-  Json::sax_parse(text, &strict);
-  return Json::parse(text);
+  return inMemory(where, text.size(), [&] {
+    Json::sax_parse(text, &strict);
+    requireRoom(strict.count(), text.size());
+    return Json::parse(text);
+  });
 }
 
 int64_t wholeNumber(const std::string& where, const Json& value, int64_t least, int64_t most) {

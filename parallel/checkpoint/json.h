@@ -18,7 +18,8 @@ using Json = nlohmann::json;
 std::string inQuotes(std::string_view name);
 
 /// One JSON value. Throws InvalidArgument, beginning with `where`, when the text is anything else,
-/// is not UTF-8, has a key twice in one object, or is nested deeper than 8 levels.
+/// is not UTF-8, has a key twice in one object, or is nested deeper than 8 levels; OutOfMemory
+/// where its values do not fit.
 Json parseJson(const std::string& where, std::string_view text);
 
 /// The largest whole number that a file may have.

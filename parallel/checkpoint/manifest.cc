@@ -166,13 +166,20 @@ void Manifest::add(const ShardDescription& shard) {
 }
 
 void Manifest::requireWhole(const std::string& where) const {
+  std::map<std::string, uint64_t> left = files;  // bytes that no box was counted for
   for (const auto& [name, tensor] : tensors) {
     const std::string place = message(where, ": tensor ", inQuotes(name));
     std::vector<Box> boxes;
     for (const StoredBox& stored : tensor.boxes) {
-      if (!files.contains(stored.file))
+      const auto file = left.find(stored.file);
+      if (file == left.end())
         fail(ErrorCode::InvalidArgument, place, ": file: ", inQuotes(stored.file),
              " is not among the files");
+      const uint64_t bytes = checkedBytes(place, tensor.type, extentsOf(stored.box));
+      require(bytes <= file->second, place, ": boxes: ", describe(stored.box), " of ", bytes,
+              " bytes is more than ", inQuotes(stored.file), " has left of ",
+              files.at(stored.file));
+      file->second -= bytes;
       boxes.push_back(stored.box);
     }
     requireTiling(place, tensor.shape, boxes);

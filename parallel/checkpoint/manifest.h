@@ -62,7 +62,8 @@ struct Manifest {
   /// Joins what one rank wrote. Throws System when that rank could not write, InvalidArgument when
   /// its file is there already, and when it has a tensor of another type or shape.
   void add(const ShardDescription& shard);
-  /// Throws InvalidArgument, beginning with `where`, unless the boxes of each tensor make it up.
+  /// Throws InvalidArgument, beginning with `where`, unless the boxes of each tensor make it up,
+  /// and have room in their files.
   void requireWhole(const std::string& where) const;
   /// Ends with a checksum of all the rest.
   std::string text() const;

@@ -62,10 +62,13 @@ std::string fileHead(const std::string& path, const SafetensorsHeader& header) {
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
     : path_(path), file_(File::open(path)), bytes_(file_->bytes()) {
-  std::string text(headerBytes(*file_), '\0');
-  dataBegin_ = sizeof(LengthBytes) + text.size();
-  file_->read(sizeof(LengthBytes), text.data(), text.size(), "header");
-  header_ = parseHeader(path.string(), text, bytes_ - dataBegin_);
+  const uint64_t length = headerBytes(*file_);
+  dataBegin_ = sizeof(LengthBytes) + length;
+  header_ = inMemory(path.string() + ": header", length, [&] {
+    std::string text(length, '\0');
+    file_->read(sizeof(LengthBytes), text.data(), text.size(), "header");
+    return parseHeader(path.string(), text, bytes_ - dataBegin_);
+  });
   for (size_t i = 0; i < header_.entries.size(); ++i) byName_[header_.entries[i].name] = i;
 }
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "parallel/data/mapped_file.h"
@@ -20,11 +21,14 @@ std::string readRegularFile(const std::string& name, const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
   require(file != nullptr, name, " cannot be opened: ", std::strerror(errno));
-  std::string bytes, part(size_t{1} << 20, '\0');
-  while (const size_t n = std::fread(part.data(), 1, part.size(), file.get()))
-    bytes.append(part, 0, n);
-  require(!std::ferror(file.get()), name, " cannot be read: ", std::strerror(errno));
-  return bytes;
+  std::error_code unknown;
+  return inMemory(name, std::filesystem::file_size(path, unknown), [&] {
+    std::string bytes, part(size_t{1} << 20, '\0');
+    while (const size_t n = std::fread(part.data(), 1, part.size(), file.get()))
+      bytes.append(part, 0, n);
+    require(!std::ferror(file.get()), name, " cannot be read: ", std::strerror(errno));
+    return bytes;
+  });
 }
 
 TokenData splitOff(const std::string& name, const char* unit, const TokenView& tokens,
@@ -54,11 +58,13 @@ TokenData readTextTokens(const std::string& path, const Tokenizer& tokenizer, in
 TokenData splitText(const std::string& name, const std::string& text, const Tokenizer& tokenizer,
                     int64_t context) {
   requireText(name, text);
-  if (tokenizer.fingerprint() == "bytes")  // a quarter of the memory
-    return splitOff(name, "bytes",
-                    TokenView::owning(std::vector<uint8_t>(text.begin(), text.end())), context);
-  requireUtf8(name, text);
-  return splitOff(name, "tokens", TokenView::owning(tokenizer.encode(text)), context);
+  const bool bytes = tokenizer.fingerprint() == "bytes";  // a quarter of the memory
+  if (!bytes) requireUtf8(name, text);
+  const TokenView tokens = inMemory(name, text.size(), [&] {
+    return bytes ? TokenView::owning(std::vector<uint8_t>(text.begin(), text.end()))
+                 : TokenView::owning(tokenizer.encode(text));
+  });
+  return splitOff(name, bytes ? "bytes" : "tokens", tokens, context);
 }
 
 TokenData readTokenFile(const std::string& path, int64_t context) {

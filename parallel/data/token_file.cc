@@ -56,6 +56,18 @@ TokenFileFacts checkedFacts(const std::string& name, const Header& header) {
           .tokenizer = std::string(textOf(header.tokenizer))};
 }
 
+/// Of a file that is to be made.
+TokenFileFacts checkedFacts(const std::filesystem::path& path, int64_t vocabulary,
+                            const std::string& tokenizer) {
+  require(vocabulary >= 1 && vocabulary <= std::numeric_limits<int32_t>::max(), path.string(),
+          ": a vocabulary of ", vocabulary, " ids");
+  if (std::filesystem::exists(path))
+    fail(ErrorCode::InvalidUsage, path.string(), " is there already");
+  return {.vocabulary = vocabulary,
+          .idBytes = idBytesFor(vocabulary),
+          .tokenizer = tokenizer.substr(0, kDigits)};
+}
+
 /// How many bytes of ids a file of so many bytes has, if it can have `count` of them.
 size_t checkedDataBytes(const std::string& name, size_t fileBytes, const Header& header) {
   uint64_t data = 0, all = 0;
@@ -81,24 +93,14 @@ void copyIds(const char* from, int64_t count, int32_t* to) {
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, int64_t vocabulary,
                                  const std::string& tokenizer)
-    : file_(File::create(path)),
-      facts_{.vocabulary = vocabulary,
-             .idBytes = idBytesFor(vocabulary),
-             .tokenizer = tokenizer.substr(0, kDigits)} {
-  require(vocabulary >= 1 && vocabulary <= std::numeric_limits<int32_t>::max(), path.string(),
-          ": a vocabulary of ", vocabulary, " ids");
+    : path_(path), facts_(checkedFacts(path, vocabulary, tokenizer)), pending_(path) {
   block_.reserve(kBlockBytes);
-}
-
-TokenFileWriter::~TokenFileWriter() {
-  std::error_code ignored;
-  if (!finished_) std::filesystem::remove(file_.path(), ignored);
 }
 
 void TokenFileWriter::add(std::span<const int32_t> ids) {
   for (const int32_t id : ids) {
     if (id < 0 || id >= facts_.vocabulary)
-      fail(ErrorCode::InvalidArgument, file_.path().string(), ": token ", facts_.count, ": ", id,
+      fail(ErrorCode::InvalidArgument, path_.string(), ": token ", facts_.count, ": ", id,
            " is not in a vocabulary of ", facts_.vocabulary);
     const auto* bytes = reinterpret_cast<const std::byte*>(&id);
     block_.insert(block_.end(), bytes, bytes + facts_.idBytes);
@@ -108,7 +110,7 @@ void TokenFileWriter::add(std::span<const int32_t> ids) {
 }
 
 void TokenFileWriter::writeBlock() {
-  file_.write(sizeof(Header) + written_, block_.data(), block_.size());
+  pending_.file().write(sizeof(Header) + written_, block_.data(), block_.size());
   table_ += hash128(block_.data(), block_.size());
   written_ += block_.size();
   block_.clear();
@@ -126,11 +128,9 @@ TokenFileFacts TokenFileWriter::finish() {
                 .checksum = {}};
   std::ranges::copy(facts_.tokenizer, header.tokenizer.begin());
   std::ranges::copy(checksumOf(header, table_), header.checksum.begin());
-  file_.write(sizeof(Header) + written_, table_.data(), table_.size());
-  file_.sync();
-  file_.write(0, &header, sizeof(header));
-  file_.sync();
-  finished_ = true;
+  pending_.file().write(sizeof(Header) + written_, table_.data(), table_.size());
+  pending_.file().write(0, &header, sizeof(header));
+  pending_.publish(PendingFile::Existing::Refuse);
   return facts_;
 }
 

@@ -11,8 +11,8 @@
 //   digits 64  32 bytes  zeros 96  32 bytes  checksum of bytes 0 to 96 and of the table 128 the ids
 //   then          the table: for each MiB of ids, the last may be shorter, 32 bytes of checksum
 //
-// Checksums are xxHash-128 in digits, as `xxhsum -H2` prints them. A file is complete when its
-// header is there, which is written last.
+// Checksums are xxHash-128 in digits, as `xxhsum -H2` prints them. A file gets its name when it is
+// complete.
 
 #include <atomic>
 #include <filesystem>
@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/checkpoint/file.h"
+#include "parallel/checkpoint/pending_file.h"
 #include "parallel/data/mapped_file.h"
 #include "parallel/data/token_view.h"
 
@@ -34,30 +34,27 @@ struct TokenFileFacts {
   std::string tokenizer;  ///< its fingerprint
 };
 
-/// Writes one file; without finish() it removes what it has written.
+/// Writes one file, which gets its name in finish(); without that there is none.
 class TokenFileWriter {
  public:
-  /// Throws System when there is a file already, InvalidArgument for a vocabulary of none or more
-  /// than 2^31 - 1 ids.
+  /// Throws InvalidUsage when there is a file already, InvalidArgument for a vocabulary of none or
+  /// more than 2^31 - 1 ids.
   TokenFileWriter(const std::filesystem::path& path, int64_t vocabulary,
                   const std::string& tokenizer);
-  ~TokenFileWriter();
-  TokenFileWriter(const TokenFileWriter&) = delete;
-  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
   /// Throws InvalidArgument, naming its number, for an id that is not in the vocabulary.
   void add(std::span<const int32_t> ids);
-  /// The file is complete, and the disk has it.
+  /// The file is complete, and the disk has it. Throws InvalidUsage when there is one by now.
   TokenFileFacts finish();
 
  private:
   void writeBlock();
-  File file_;
+  const std::filesystem::path path_;
   TokenFileFacts facts_;
+  PendingFile pending_;
   std::vector<std::byte> block_;
   uint64_t written_ = 0;  ///< bytes of ids
   std::string table_;
-  bool finished_ = false;
 };
 
 /// A file that is mapped. Its header and table are checked when it is opened, each block of ids

@@ -37,14 +37,18 @@ int64_t largestOf(MeshCommunicator* all, int64_t mine) {
 void together(MeshCommunicator* all, const std::function<void()>& work) {
   std::exception_ptr own;
   std::string said;  // the code, then the message
+  const auto note = [&](const Error& error) {
+    own = std::make_exception_ptr(error);
+    said = static_cast<char>(error.code()) + std::string(error.what());
+  };
   try {
     work();
   } catch (const Error& error) {
-    own = std::current_exception();
-    said = static_cast<char>(error.code()) + std::string(error.what());
+    note(error);
+  } catch (const std::bad_alloc&) {
+    note(Error(ErrorCode::OutOfMemory, "there is no memory for what a file holds"));
   } catch (const std::exception& error) {
-    own = std::current_exception();
-    said = static_cast<char>(ErrorCode::System) + std::string(error.what());
+    note(Error(ErrorCode::System, error.what()));
   }
   const std::vector<std::string> failures = exchangeTexts(all, said);
   for (size_t rank = 0; rank < failures.size(); ++rank) {

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <vector>
 
+#include "parallel/checkpoint/pending_file.h"
 #include "parallel/engine/agreement.h"
 #include "parallel/engine/clocks.h"
 
@@ -33,7 +31,7 @@ double microseconds(Trace::Clock::duration time) {
 TraceFile::TraceFile(DeviceMesh& mesh, std::string path) : mesh_(mesh), path_(std::move(path)) {
   MeshCommunicator* all = mesh.communicator(AxisSet::all());
   together(all, [&] {
-    if (mesh_.rank() == 0) replace("");
+    if (mesh_.rank() == 0) naming("--trace", [&] { requireReplaceable(path_); });
   });
   const ClockReadings own = readClock(all);
   const ClockReadings first = ClockReadings::parse(exchangeTexts(all, own.text())[0]);
@@ -78,13 +76,6 @@ std::string TraceFile::eventText(const Trace::Event& event) const {
   return line;
 }
 
-void TraceFile::replace(const std::string& contents) const {
-  errno = 0;
-  std::ofstream file(path_, std::ios::binary | std::ios::trunc);
-  if (!(file << contents) || !file.flush())
-    fail(ErrorCode::System, "--trace ", path_, " cannot be written: ", std::strerror(errno));
-}
-
 void TraceFile::write() const {
   MeshCommunicator* all = mesh_.communicator(AxisSet::all());
   const std::vector<std::string> texts = exchangeTexts(all, ownEvents());
@@ -92,7 +83,7 @@ void TraceFile::write() const {
     if (mesh_.rank() != 0) return;
     std::string whole = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
     for (size_t rank = 0; rank < texts.size(); ++rank) whole += (rank ? ",\n" : "") + texts[rank];
-    replace(whole + "\n]}\n");
+    naming("--trace", [&] { replaceText(path_, whole + "\n]}\n"); });
   });
 }
 

@@ -13,16 +13,16 @@ namespace tutti::parallel {
 /// Records from its making on.
 class TraceFile {
  public:
-  /// Compares the ranks' clocks, and empties the file. Collective; throws System on all ranks,
-  /// naming the file, when it cannot be written.
+  /// Compares the ranks' clocks. Collective; throws System on all ranks, naming the file, when it
+  /// cannot be written.
   TraceFile(DeviceMesh& mesh, std::string path);
 
-  /// Gathers what all ranks have recorded; rank 0 writes it. Collective, and throws as above: a
+  /// Gathers what all ranks have recorded; rank 0 writes it, in the place of a file of that name.
+  /// Collective, and throws as above: a
   /// disk may be full by now.
   void write() const;
 
  private:
-  void replace(const std::string& contents) const;
   std::string ownEvents() const;
   std::string eventText(const Trace::Event& event) const;
 

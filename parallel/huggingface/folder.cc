@@ -12,10 +12,28 @@ namespace {
 
 using Writer = SafetensorsBoxWriter;
 
-std::filesystem::path partialOf(std::filesystem::path folder) {
-  if (!folder.has_filename()) folder = folder.parent_path();  // of "folder/"
-  return folder += ".partial";
-}
+/// The folder of an export until it is complete: made for it alone, and removed with it otherwise.
+class ExportFolder {
+ public:
+  explicit ExportFolder(const std::filesystem::path& complete)
+      : complete_(complete), partial_(makeFolderBeside(complete)) {}
+  ~ExportFolder() {
+    std::error_code ignored;  // another error is being thrown
+    if (!isComplete_) std::filesystem::remove_all(partial_, ignored);
+  }
+  ExportFolder(const ExportFolder&) = delete;
+  ExportFolder& operator=(const ExportFolder&) = delete;
+
+  const std::filesystem::path& partial() const { return partial_; }
+  void complete() {
+    renameNew(partial_, complete_.has_filename() ? complete_ : complete_.parent_path());
+    isComplete_ = true;
+  }
+
+ private:
+  const std::filesystem::path complete_, partial_;
+  bool isComplete_ = false;
+};
 
 Writer writerOf(const std::filesystem::path& folder, const FolderExport& what, Writer::Part part) {
   std::vector<SafetensorsEntry> entries;
@@ -26,12 +44,7 @@ Writer writerOf(const std::filesystem::path& folder, const FolderExport& what, W
 }
 
 /// Everything but the weights.
-Writer begin(const std::filesystem::path& folder, const FolderExport& what) {
-  const auto partial = partialOf(folder);
-  if (std::filesystem::exists(folder))
-    fail(ErrorCode::InvalidUsage, folder.string(), " is there already");
-  removeFolder(partial);
-  makeFolders(partial);
+Writer begin(const std::filesystem::path& partial, const FolderExport& what) {
   writeText(partial / "config.json", configText(what.options, what.type));
   if (!what.tokenizer.empty()) writeText(partial / "tokenizer.json", what.tokenizer);
   return writerOf(partial, what, Writer::Part::Create);
@@ -55,6 +68,12 @@ void write(const DeviceMesh& mesh, ParameterStore& store, const Parameter& param
 }
 
 }  // namespace
+
+ModelOptions readModel(const std::filesystem::path& folder) {
+  ModelOptions options = readConfig(folder);
+  const WeightFolder compared(folder, options);
+  return options;
+}
 
 uint64_t loadWeights(DeviceMesh& mesh, ParameterStore& store, const std::filesystem::path& folder) {
   require(!mesh.dry(), "a dry run has no memory for the weights of a folder");
@@ -80,18 +99,27 @@ void exportFolder(DeviceMesh& mesh, ParameterStore& store, const std::filesystem
   require(!mesh.dry(), "a dry run has no weights to export");
   requireExportable(what.options);
   MeshCommunicator* all = mesh.communicator(AxisSet::all());
+  std::optional<ExportFolder> made;  // on rank 0
   std::optional<Writer> writer;
   together(all, [&] {
-    if (mesh.rank() == 0) writer.emplace(begin(folder, what));
+    if (mesh.rank() != 0) return;
+    if (std::filesystem::exists(folder))
+      fail(ErrorCode::InvalidUsage, folder.string(), " is there already");
+    made.emplace(folder);
+    writer.emplace(begin(made->partial(), what));
   });
+  const std::filesystem::path partial =
+      exchangeTexts(all, made ? made->partial().string() : "").front();
   together(all, [&] {
-    if (!writer) writer.emplace(writerOf(partialOf(folder), what, Writer::Part::Join));
+    if (!writer) writer.emplace(writerOf(partial, what, Writer::Part::Join));
     for (size_t i = 0; i < store.parameterCount(); ++i)
       write(mesh, store, store.parameter(i), what, *writer);
     writer->finish();
   });
   together(all, [&] {
-    if (mesh.rank() == 0) renameFolder(partialOf(folder), folder);
+    if (!made) return;
+    syncFolder(partial);
+    made->complete();
   });
 }
 

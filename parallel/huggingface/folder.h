@@ -12,6 +12,10 @@
 
 namespace tutti::parallel {
 
+/// The model of a folder: readConfig(), whose sizes are those of the weights that lie beside it.
+/// Throws InvalidArgument, naming the key or the tensor, when they are not.
+ModelOptions readModel(const std::filesystem::path& folder);
+
 /// Gives the weights of `store`, which are those of a model of the folder's readConfig(), or of the
 /// same with a shorter context, the values of the folder's; each rank reads what it holds. Returns
 /// how many bytes of tensors this rank has read. Collective; throws InvalidArgument on all ranks,
@@ -25,9 +29,10 @@ struct FolderExport {
 };
 
 /// Makes `folder`, in which config.json and model.safetensors will be; each rank writes what it
-/// holds, so all of them must see it. It gets its name when it is complete. Collective; throws
-/// InvalidArgument as requireExportable(), InvalidUsage on all ranks when there is one of that
-/// name, System where the disk refuses.
+/// holds, so all of them must see it. It gets its name when it is complete; until then it is a
+/// folder beside it, made for this alone. Collective; throws InvalidArgument as
+/// requireExportable(), InvalidUsage on all ranks when there is something of that name, System
+/// where the disk refuses.
 void exportFolder(DeviceMesh& mesh, ParameterStore& store, const std::filesystem::path& folder,
                   const FolderExport& what);
 

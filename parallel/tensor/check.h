@@ -4,7 +4,10 @@
 // Both print their operands. They are its own because an installed Tutti exports its public
 // interface only, and this library is to need no more than any other user has.
 
+#include <cstdint>
+#include <new>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 
 #include <tutti/error.h>
@@ -36,6 +39,18 @@ template <class... Parts>
 void ensure(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
     fail(ErrorCode::Internal, parts...);
+}
+
+/// What `make` returns. Where there is no memory for it, throws OutOfMemory that begins with
+/// `what`, which came in so many bytes.
+template <class Make>
+auto inMemory(const std::string& what, uint64_t bytes, const Make& make) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {  // more than an object can have
+  }
+  fail(ErrorCode::OutOfMemory, what, ": there is no memory for what its ", bytes, " bytes hold");
 }
 
 }  // namespace tutti::parallel

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "parallel/checkpoint/pending_file.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/tokenizer/utf8.h"
 
@@ -18,7 +20,20 @@ namespace {
 constexpr double kTerminalSeconds = 0.1;  // between rewritten lines
 constexpr double kLogSeconds = 10;        // between lines that stay
 
+constexpr std::string_view kJsonBegin = "{\"step\": ";
 constexpr const char* kJsonStep = "{\"step\": %lld";  // how a line begins
+
+/// Lines are cut off of this file, so it must be one of a training.
+void requireLog(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return;
+  std::string begin(kJsonBegin.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), std::ssize(begin));
+  begin.resize(static_cast<size_t>(file.gcount()));
+  require(kJsonBegin.starts_with(begin), path,
+          " does not begin with a step of a training: --resume goes on with no other file");
+}
 
 /// JSON has no NaN and no infinity.
 std::string number(double value) {
@@ -125,9 +140,12 @@ TrainingProgress::TrainingProgress(const TrainOptions& options, bool enabled)
       start_(Clock::now()),
       lastStep_(start_),
       lastShown_(start_) {
-  if (!enabled_ || jsonPath_.empty()) return;
-  json_.reset(std::fopen(jsonPath_.c_str(), options.resume ? "a" : "w"));
-  require(json_ != nullptr, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
+  if (!writesJson()) return;
+  naming("--json", [&] {
+    if (options.resume) requireLog(jsonPath_);
+    requireReplaceable(jsonPath_);
+    if (options.resume || isStream(jsonPath_)) json_ = File::continued(jsonPath_);
+  });
 }
 
 void TrainingProgress::resumed(int64_t step) {
@@ -138,8 +156,23 @@ void TrainingProgress::resumed(int64_t step) {
   long long found = 0;
   for (std::string line; std::getline(lines, line) && !lines.eof(); kept += line.size() + 1)
     if (std::sscanf(line.c_str(), kJsonStep, &found) != 1 || found > step) break;
-  std::filesystem::resize_file(jsonPath_,
-                               kept);  // what is appended goes to the end that it has then
+  // What is appended goes to the end that it has then.
+  std::error_code why;
+  std::filesystem::resize_file(jsonPath_, kept, why);
+  if (why)
+    fail(ErrorCode::System, "--json: cannot cut later steps off ", jsonPath_, ": ", why.message());
+}
+
+void TrainingProgress::appendJson(const std::string& line) {
+  naming("--json", [&] {
+    if (json_) return json_->append(line);
+    replaceText(jsonPath_, line);
+    json_ = File::continued(jsonPath_);
+  });
+}
+
+void TrainingProgress::syncJson() {
+  if (json_) naming("--json", [&] { json_->sync(); });
 }
 
 double TrainingProgress::seconds(Clock::time_point since) const {
@@ -149,7 +182,7 @@ double TrainingProgress::seconds(Clock::time_point since) const {
 void TrainingProgress::begin(int64_t parameters, int64_t tokens, int ranks) {
   ranks_ = ranks;
   flopsPerToken_ = 6 * (static_cast<double>(parameters) - idleParameters_) + attentionFlops_;
-  if (json_ && peakFlops_ == 0 && onHost_) peakFlops_ = measuredFlops();
+  if (writesJson() && peakFlops_ == 0 && onHost_) peakFlops_ = measuredFlops();
   start_ = lastStep_ = lastShown_ = Clock::now();
   if (!enabled_) return;
   std::printf(
@@ -174,7 +207,7 @@ void TrainingProgress::step(int64_t step, const StepReport& report, double learn
   if (!enabled_) return;
   const double elapsed = seconds(lastStep_);
   lastStep_ = Clock::now();
-  if (json_) writeJson(step, report, learningRate, elapsed, memory);
+  if (writesJson()) writeJson(step, report, learningRate, elapsed, memory);
   const bool due = seconds(lastShown_) >= (terminal_ ? kTerminalSeconds : kLogSeconds);
   if (due || step == 1 || step == steps_) show(step, report);
 }
@@ -196,11 +229,8 @@ void TrainingProgress::writeJson(int64_t step, const StepReport& report, double 
   line += ", " + waitedText(report.waited);
   add("loss_scale", report.lossScale);
   line += message(", \"skipped\": ", report.skipped ? "true" : "false", ", ", memoryText(memory),
-                  routerMembers(report.router));
-  const bool written =
-      std::fprintf(json_.get(), "%s}\n", line.c_str()) > 0 && std::fflush(json_.get()) == 0;
-  if (!written)
-    fail(ErrorCode::System, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
+                  routerMembers(report.router), "}\n");
+  appendJson(line);
 }
 
 void TrainingProgress::show(int64_t step, const StepReport& report) {
@@ -216,12 +246,14 @@ void TrainingProgress::show(int64_t step, const StepReport& report) {
 
 void TrainingProgress::notFinite(const std::string& what) {
   if (!enabled_) return;
+  syncJson();
   std::fprintf(stderr, "train_gpt: %s: the training has diverged, a smaller --lr may help\n",
                what.c_str());
 }
 
 void TrainingProgress::stopped(int64_t step, int signal, const std::string& checkpoints) {
   if (!enabled_) return;
+  syncJson();
   std::printf("%sended by SIG%s after step %lld; %s\n", terminal_ ? "\n" : "", sigabbrev_np(signal),
               static_cast<long long>(step),
               checkpoints.empty()
@@ -232,6 +264,7 @@ void TrainingProgress::stopped(int64_t step, int signal, const std::string& chec
 
 void TrainingProgress::validation(double loss) {
   if (!enabled_) return;
+  syncJson();
   std::printf("validation loss %.4f nats a %s (%.3f bits) after %.0f s\n", loss, unit_.c_str(),
               loss / std::log(2.0), seconds(start_));
   flushOutput();

@@ -5,10 +5,10 @@
 // a full disk for one, throws Error(System): a training that nobody can see is not worth its time.
 
 #include <chrono>
-#include <cstdio>
-#include <memory>
+#include <optional>
 #include <string>
 
+#include "parallel/checkpoint/file.h"
 #include "parallel/engine/engine.h"
 #include "parallel/samples/train_gpt/train_options.h"
 
@@ -16,7 +16,9 @@ namespace tutti::parallel {
 
 class TrainingProgress {
  public:
-  /// Throws InvalidArgument naming the JSON file when it cannot be written.
+  /// Throws System naming the JSON file when it cannot be written, and InvalidArgument when
+  /// --resume is to go on with one that has something else. Without --resume the file that is there
+  /// stays until there is a first step.
   TrainingProgress(const TrainOptions& options, bool enabled);
 
   void begin(int64_t parameters, int64_t tokens, int ranks);
@@ -38,11 +40,12 @@ class TrainingProgress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
   void writeJson(int64_t step, const StepReport& report, double learningRate, double stepSeconds,
                  const TrainingMemory& memory);
+  bool writesJson() const { return enabled_ && !jsonPath_.empty(); }
+  /// The first line of a run takes the place of the file that is there.
+  void appendJson(const std::string& line);
+  void syncJson();
   void show(int64_t step, const StepReport& report);
   double seconds(Clock::time_point since) const;
 
@@ -57,7 +60,7 @@ class TrainingProgress {
   double attentionFlops_ = 0;  ///< of these, without parameters
   double idleParameters_ = 0;  ///< of a mixture: those of experts that a token does not go to
   int ranks_ = 1;
-  std::unique_ptr<std::FILE, Close> json_;
+  std::optional<File> json_;  ///< once it has a line of this run, or goes on
   Clock::time_point start_, lastStep_, lastShown_;
 };
 

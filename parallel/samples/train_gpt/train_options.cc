@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
+#include "parallel/checkpoint/pending_file.h"
 #include "parallel/engine/engine.h"
 #include "parallel/samples/planning/fitting_layouts.h"
 #include "parallel/samples/train_gpt/train_text.h"
@@ -262,10 +260,7 @@ void checkFiles(const TrainOptions& options) {
   require(options.exportTo.empty() || !std::filesystem::exists(options.exportTo, error),
           "--export ", options.exportTo, " is there already");
   const auto requireWritable = [](const char* flag, const std::string& path) {
-    if (path.empty()) return;
-    std::FILE* file = std::fopen(path.c_str(), "a");
-    require(file != nullptr, flag, " ", path, " cannot be written: ", std::strerror(errno));
-    std::fclose(file);
+    if (!path.empty()) naming(flag, [&] { requireReplaceable(path); });
   };
   requireWritable("--json", options.json);
   requireWritable("--trace", options.trace);

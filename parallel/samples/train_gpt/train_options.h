@@ -108,8 +108,8 @@ void checkSplit(const TrainOptions& options, int ranks);
 /// Throws InvalidArgument when `--json` or `--trace` would be written over what is learned, under
 /// whatever name.
 void checkNotTheText(const TrainOptions& options);
-/// Throws InvalidArgument naming the file when the text cannot be used or `--json` and `--trace`
-/// not be written, and when the folder of --offload-folder is none.
+/// Throws InvalidArgument naming the file when the text cannot be used, and when the folder of
+/// --offload-folder is none; System when `--json` or `--trace` cannot be written.
 void checkFiles(const TrainOptions& options);
 
 }  // namespace tutti::parallel

@@ -166,6 +166,65 @@ TEST_F(CheckpointFaults, WritesThatAreShortOrInterruptedGoOn) {
   for (const auto& [path, contents] : good) EXPECT_EQ(tests::contentsOf(path), contents) << path;
 }
 
+/// Files that no checkpoint has stay, and what they lie in.
+TEST_F(CheckpointFaults, FilesOfOthersAreNeverRemoved) {
+  const auto put = [&](const fs::path& folder, const std::string& name) {
+    fs::create_directories(folder);
+    tests::setContents(folder / name, "mine");
+    return folder / name;
+  };
+  const fs::path first = save(1);
+  std::vector<fs::path> theirs{put(first, "notes.txt"), put(partialPath(root_, 7), "x"),
+                               put(partialPath(root_, 8), "rank-1.safetensors"),
+                               put(partialPath(root_, 2) / "below", shardName(0))};
+  const fs::path elsewhere = folder_.path() / "elsewhere";
+  theirs.push_back(put(elsewhere, shardName(0)));
+  fs::create_directory_symlink(elsewhere, partialPath(root_, 9));
+  EXPECT_EQ(
+      outcomeOf([&] { save(2, 1); }).text,
+      partialPath(root_, 2).string() + " has files that are none of a checkpoint: move them away");
+  put(partialPath(root_, 6), shardName(3));  // what a save that was killed leaves
+  fs::create_directories(partialPath(root_, 5));
+  save(3, 1);
+  save(4, 1);
+  EXPECT_EQ(checkpointSteps(root_), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(opened(first, 1).text, "no error");
+  for (const fs::path& path : theirs) EXPECT_EQ(tests::contentsOf(path), "mine") << path;
+  for (const int64_t gone : {5, 6}) EXPECT_FALSE(fs::exists(partialPath(root_, gone))) << gone;
+  {
+    CheckpointWriter writer(root_, 10);
+    theirs.push_back(put(partialPath(root_, 10), "late"));
+  }
+  EXPECT_EQ(tests::contentsOf(theirs.back()), "mine");
+}
+
+TEST_F(CheckpointFaults, OneThatIsSetAsideIsWhole) {
+  for (const std::string name : {"step-000001.damaged", "step-000001.damaged-2"}) {
+    const fs::path folder = save(1);
+    const std::string manifest = tests::contentsOf(folder / kManifestName);
+    EXPECT_EQ(setAside(folder), root_ / name);
+    EXPECT_FALSE(fs::exists(folder));
+    EXPECT_EQ(tests::contentsOf(root_ / name / kManifestName), manifest);
+    EXPECT_EQ(opened(root_ / name, 1).text, "no error");
+    EXPECT_TRUE(stepsOfFolders(root_).empty());
+  }
+}
+
+TEST_F(CheckpointFaults, FilesOfOtherLengthsAreFoundWithoutReadingThem) {
+  const fs::path folder = save(1);
+  const fs::path file = folder / shardName(1);
+  EXPECT_NO_THROW(CheckpointReader(folder).requireFiles());
+  const uintmax_t bytes = fs::file_size(file);
+  fs::resize_file(file, bytes - 1);
+  EXPECT_EQ(outcomeOf([&] { CheckpointReader(folder).requireFiles(); }).text,
+            message(file.string(), " has ", bytes - 1, " bytes, and the manifest says ", bytes));
+  fs::remove(file);
+  EXPECT_EQ(outcomeOf([&] { CheckpointReader(folder).requireFiles(); }).code, ErrorCode::System);
+  fs::remove(folder / kManifestName);
+  EXPECT_TRUE(checkpointSteps(root_).empty());
+  EXPECT_EQ(stepsOfFolders(root_), std::vector<int64_t>{1});
+}
+
 /// A machine that loses its power keeps what was synced, so a checkpoint gets its name when all of
 /// it was, and it has its name for good when save() returns.
 TEST_F(CheckpointFaults, ACheckpointGetsItsNameWhenTheDiskHasIt) {

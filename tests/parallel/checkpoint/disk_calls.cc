@@ -68,6 +68,8 @@ int __real_mkdir(const char* path, mode_t mode);
 ssize_t __real_pwrite(int fd, const void* from, size_t bytes, off_t offset);
 int __real_fsync(int fd);
 int __real_rename(const char* from, const char* to);
+int __real_renameat2(int fromFolder, const char* from, int toFolder, const char* to,
+                     unsigned flags);
 
 int __wrap_open(const char* path, int flags, ...) {
   if ((flags & O_CREAT) == 0) return __real_open(path, flags);
@@ -91,6 +93,12 @@ int __wrap_fsync(int fd) { return begins(DiskCall::Sync, pathOf(fd)) ? __real_fs
 
 int __wrap_rename(const char* from, const char* to) {
   return begins(DiskCall::Rename, from) ? __real_rename(from, to) : -1;
+}
+
+int __wrap_renameat2(int fromFolder, const char* from, int toFolder, const char* to,
+                     unsigned flags) {
+  return begins(DiskCall::Rename, from) ? __real_renameat2(fromFolder, from, toFolder, to, flags)
+                                        : -1;
 }
 
 }  // extern "C"

@@ -101,6 +101,9 @@ TEST(Manifests, ThatAreHostileAreRefusedByName) {
       {"\"ann\"", "[]", "metadata \"who\": this is no whole number"},
       {"-7", "9223372036854775808", "metadata \"seed\": 9223372036854775808 is not between"},
       {"{\"lr\":0.25,\"seed\":-7,\"who\":\"ann\"}", "[]", "metadata: this is no object"},
+      {":136", ":13",
+       "tensor \"w\": boxes: [0:1, 0:3] of 6 bytes is more than \"rank-00000.safetensors\" has "
+       "left of 13"},
       {":136", ":-1", "files: \"rank-00000.safetensors\": -1 is not between"},
       {"\"rank-00000.safetensors\":136", "\"../secret\":1", "files: \"../secret\" is no name of a"},
       {"\"file\":\"rank-00000.safetensors\"", "\"file\":\"/etc/passwd\"",

@@ -13,9 +13,12 @@
 #include "parallel/data/loader.h"
 #include "parallel/data/token_data.h"
 #include "parallel/tensor/check.h"
+#include "tests/support/address_space.h"
+#include "tests/support/child_processes.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/mutator.h"
 #include "tests/support/outcome.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
@@ -224,9 +227,7 @@ TEST_F(TokenFiles, AreThereWhenTheyAreComplete) {
   {
     TokenFileWriter writer(path_, 10, "bytes");
     writer.add(std::vector<int32_t>{1, 2});
-    EXPECT_EQ(outcomeOf([&] { TokenFileWriter second(path_, 10, "bytes"); }).code,
-              ErrorCode::System);
-    EXPECT_TRUE(std::filesystem::exists(path_));
+    EXPECT_FALSE(std::filesystem::exists(path_));
     EXPECT_EQ(outcomeOf([&] {
                 writer.add(std::vector<int32_t>{3, 10});
               }).text,
@@ -234,7 +235,43 @@ TEST_F(TokenFiles, AreThereWhenTheyAreComplete) {
     EXPECT_EQ(outcomeOf([&] { writer.add(std::vector<int32_t>{-1}); }).code,
               ErrorCode::InvalidArgument);
   }
-  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+// Neither at the start nor, when another was faster, at the end.
+TEST_F(TokenFiles, AreNeverWrittenOver) {
+  const std::vector<int32_t> one{1}, two{2};
+  {
+    TokenFileWriter slower(path_, 10, "bytes");
+    slower.add(one);
+    write(two, 10);
+    const Outcome second = outcomeOf([&] { slower.finish(); });
+    EXPECT_EQ(second.code, ErrorCode::InvalidUsage);
+    EXPECT_EQ(second.text, path_ + " is there already");
+  }
+  EXPECT_EQ(outcomeOf([&] { TokenFileWriter third(path_, 10, "bytes"); }).text,
+            path_ + " is there already");
+  EXPECT_EQ(contents(path_), two);
+  std::filesystem::remove(path_);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+// A text that is larger than what is left.
+TEST_F(TokenFiles, OfTextsWithoutMemoryAreSaidByName) {
+  if (tests::kSanitized) GTEST_SKIP() << "a sanitizer needs all address space";
+  tests::setContents(path_, "");
+  std::filesystem::resize_file(path_, 200 << 20);
+  EXPECT_EQ(tests::inChild([&] {
+              if (!tests::leaveMemory(64 << 20)) return 2;
+              const Outcome outcome = outcomeOf([&] { readTextTokens(path_, ByteTokenizer(), 8); });
+              return outcome.code == ErrorCode::OutOfMemory &&
+                             outcome.text == "the text " + path_ +
+                                                 ": there is no memory for what its 209715200 "
+                                                 "bytes hold"
+                         ? 0
+                         : 1;
+            }),
+            0);
 }
 
 TEST_F(TokenFiles, Fuzz) {

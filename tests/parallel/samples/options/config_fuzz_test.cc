@@ -127,6 +127,7 @@ TEST_F(ConfigFuzz, DeepSpeed) {
 }
 
 // Lines up to a step stay as they are, whatever they say behind their numbers; nothing else does.
+// A file that does not begin with one is another file: it is refused, and stays.
 TEST_F(ConfigFuzz, LinesOfARun) {
   constexpr int kSteps = 9, kLast = 6;
   std::string good;
@@ -135,12 +136,20 @@ TEST_F(ConfigFuzz, LinesOfARun) {
   TrainOptions options;
   options.json = file_;
   options.resume = true;
-  int whole = 0, less = 0;
+  int whole = 0, less = 0, refused = 0;
   const auto* data = reinterpret_cast<const std::byte*>(good.data());
   for (int i = 0; i < casesOfAFile(); ++i) {
     const base::Bytes changed = mutator_.mutate(base::Bytes(data, data + good.size()));
     setFile(changed);
-    TrainingProgress(options, true).resumed(kLast);
+    const tests::Outcome outcome =
+        tests::outcomeOf([&] { TrainingProgress(options, true).resumed(kLast); });
+    if (outcome.text != "no error") {
+      ASSERT_EQ(outcome.code, ErrorCode::InvalidArgument) << outcome.text;
+      ASSERT_FALSE(bytes_.starts_with("{\"step\": ")) << bytes_;
+      ASSERT_EQ(tests::contentsOf(file_), bytes_);
+      ++refused;
+      continue;
+    }
     const std::string kept = tests::contentsOf(file_);
     ASSERT_TRUE(bytes_.starts_with(kept)) << bytes_;
     ASSERT_TRUE(kept.empty() || kept.back() == '\n') << kept;
@@ -153,6 +162,7 @@ TEST_F(ConfigFuzz, LinesOfARun) {
   }
   EXPECT_GT(whole, 0);
   EXPECT_GT(less, 0);
+  EXPECT_GT(refused, 0);
 }
 
 }  // namespace

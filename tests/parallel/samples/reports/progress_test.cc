@@ -92,14 +92,52 @@ TEST_F(Progress, StartsAnewWithoutResume) {
   EXPECT_EQ(steps(), "1 2 ");
 }
 
+// A run that comes to no step has nothing to put in its place.
+TEST_F(Progress, KeepsTheFileUntilThereIsAStep) {
+  train(true, 1, 5);
+  std::filesystem::permissions(options_.json, std::filesystem::perms{0640});
+  train(true, 1, 0);
+  EXPECT_EQ(steps(), "1 2 3 4 5 ");
+  train(true, 1, 1);
+  EXPECT_EQ(steps(), "1 ");
+  EXPECT_EQ(std::filesystem::status(options_.json).permissions(), std::filesystem::perms{0640});
+  std::filesystem::remove(options_.json);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+// Nothing is cut off of a file that is none of a training's.
+TEST_F(Progress, GoesOnWithNoOtherFile) {
+  options_.resume = true;
+  for (const std::string text : {"1\n2\n", "{\"steps\": 1}\n", "x"}) {
+    tests::setContents(options_.json, text);
+    try {
+      TrainingProgress progress(options_, true);
+      ADD_FAILURE() << "accepted " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+      EXPECT_NE(std::string(error.what()).find("does not begin with a step of a training"),
+                std::string::npos)
+          << error.what();
+    }
+    EXPECT_EQ(folder_.read("steps.jsonl"), text);
+  }
+  // A first line that is not whole, and none.
+  for (const std::string text : {"", "{\"st", "{\"step\":", "{\"step\": 1, \"lo"}) {
+    tests::setContents(options_.json, text);
+    train(true, 1, 2);
+    EXPECT_EQ(steps(), "1 2 ") << text;
+  }
+}
+
 TEST_F(Progress, NamesAFileThatCannotBeWritten) {
   options_.json = folder_.path() / "nowhere" / "steps.jsonl";
   try {
     TrainingProgress progress(options_, true);
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
-    EXPECT_NE(std::string(error.what()).find("--json " + options_.json), std::string::npos)
+    EXPECT_EQ(error.code(), ErrorCode::System);
+    EXPECT_NE(std::string(error.what()).find("--json: cannot create " + options_.json),
+              std::string::npos)
         << error.what();
   }
   options_.json = "/dev/full";

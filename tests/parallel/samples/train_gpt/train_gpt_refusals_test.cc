@@ -101,15 +101,17 @@ TEST_F(TrainGpt, DoesNotWriteOverItsText) {
 }
 
 TEST_F(TrainGpt, SaysThatADiskIsFull) {
-  const std::string noSpace = " cannot be written: No space left on device\n";
+  const std::string noSpace = "No space left on device\n";
   const auto expectSaid = [&](const std::string& flags) {
     const Output output = runProgram("(" + program + " " + flags + " >/dev/full)");
     EXPECT_EQ(output.exitCode, 1) << flags << "\n" << output.text;
-    EXPECT_EQ(output.count("train_gpt: standard output" + noSpace), 1) << output.text;
+    EXPECT_EQ(output.count("train_gpt: standard output cannot be written: " + noSpace), 1)
+        << output.text;
   };
   for (const std::string ranks : {"", " --ranks 2"}) {
     const std::string flags = small("--generate 0 --steps 2" + ranks);
-    expectRefused(flags + " --json /dev/full", 1, "train_gpt: --json /dev/full" + noSpace);
+    expectRefused(flags + " --json /dev/full", 1,
+                  "train_gpt: --json: cannot write /dev/full: " + noSpace);
     expectSaid(flags);
   }
   expectSaid("--help");
@@ -125,18 +127,42 @@ TEST_F(TrainGpt, KeepsWhatIsSavedWhenTheTraceDoesNotFit) {
     std::ofstream(file("a.json")).flush();
     const Output refused = run(flags + " --trace /no/such/folder/x");
     EXPECT_EQ(refused.exitCode, 1) << refused.text;
-    EXPECT_EQ(refused.count("--trace /no/such/folder/x cannot be written: No such file"), 1)
+    EXPECT_EQ(refused.count("--trace: cannot create /no/such/folder/x: No such file"), 1)
         << refused.text;
     EXPECT_TRUE(column("a.json", "loss").empty());
     const std::string full = file("full" + ranks);
     std::filesystem::create_symlink("/dev/full", full);
     const Output output = run(flags + " --trace " + full);
     EXPECT_EQ(output.exitCode, 1) << output.text;
-    EXPECT_GE(output.count("--trace " + full + " cannot be written: No space left on device"), 1)
+    EXPECT_GE(output.count("--trace: cannot write " + full + ": No space left on"), 1)
         << output.text;
     EXPECT_EQ(column("a.json", "loss").size(), 2u);
     EXPECT_TRUE(std::filesystem::exists(folder + "/step-000002/manifest.json"));
   }
+}
+
+// A run that fails leaves what an earlier one has written; one that ends has its own in its place.
+TEST_F(TrainGpt, WritesOverNothingBeforeThereIsSomethingBetter) {
+  const std::string files = "--json " + file("a.json") + " --trace " + file("trace") + " ";
+  const std::string out = " --export " + file("out");
+  for (const char* name : {"a.json", "trace"}) std::ofstream(file(name)) << "earlier\n";
+  std::filesystem::create_directory(file("out.partial"));
+  std::ofstream(file("out.partial/x")) << "mine";
+  for (const std::string ranks : {"1", "2"}) {
+    const std::string flags = small("--generate 0 --steps 2 " + files + "--ranks " + ranks);
+    // The folder of checkpoints is none: it fails before there is a step.
+    EXPECT_EQ(run(flags + " --resume --checkpoints " + file("text") + out).exitCode, 1);
+    for (const char* name : {"a.json", "trace"}) {
+      std::ifstream left(file(name));
+      std::string line;
+      EXPECT_TRUE(std::getline(left, line) && line == "earlier") << name << ": " << line;
+    }
+  }
+  EXPECT_EQ(run(small("--generate 0 --steps 2 " + files) + out).exitCode, 0);
+  EXPECT_EQ(column("a.json", "loss").size(), 2u);
+  EXPECT_NE(std::filesystem::file_size(file("trace")), 8u);
+  EXPECT_TRUE(std::filesystem::exists(file("out.partial/x")));
+  EXPECT_TRUE(std::filesystem::exists(file("out/config.json")));
 }
 
 // All ranks see that the loss is no number; one says so.

@@ -54,6 +54,12 @@ int32_t sample(std::vector<double> logits, const GenerateOptions& o, double unif
 
 }  // namespace
 
+int64_t seenAtOnce(const GenerateOptions& options) {
+  const auto prompt = std::ssize(options.prompt);
+  if (prompt >= options.context) return options.context;
+  return prompt + std::min(options.tokens, options.context - prompt);
+}
+
 std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options) {
   require(options.temperature >= 0, "a temperature of ", options.temperature,
           ": 0 takes the likeliest token, more than 0 draws");
@@ -65,7 +71,7 @@ std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options) {
   require(!engine.scratch().dry(), "a dry run has no logits to choose from");
   const Random random(options.seed, "generate");
   std::vector<int32_t> text = options.prompt;
-  KeyValues before(options.context, engine.mesh().backing());
+  KeyValues before(seenAtOnce(options), engine.mesh().backing());
   for (int64_t i = 0; i < options.tokens && !(options.stop && options.stop()); ++i) {
     const Tensor logits = engine.nextLogits(unseen(text, engine.goesOn(), before), before);
     text.push_back(sample(numbersOf(engine.mesh(), logits, options.vocabulary), options,

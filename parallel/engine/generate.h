@@ -25,6 +25,9 @@ struct GenerateOptions {
   std::function<bool()> stop = {};
 };
 
+/// The most tokens that the model sees at once: the context, or all that there will be.
+int64_t seenAtOnce(const GenerateOptions& options);
+
 /// Draws `tokens` tokens, one after the other, and returns them without the prompt. Collective as
 /// Engine::logits(). Throws InvalidArgument when there is no prompt, the temperature is below 0, or
 /// a size is.

@@ -13,6 +13,7 @@ namespace tutti::parallel {
 namespace {
 
 constexpr int64_t kMost = 1'000'000'000;
+constexpr int64_t kMostLayers = 10'000;  // each is an object; the largest models have some hundreds
 constexpr uint64_t kMostConfigBytes = 1'000'000;
 constexpr double kGptEpsilon = 1e-5;
 
@@ -57,6 +58,7 @@ class HuggingFaceConfig {
   HuggingFaceConfig(const std::string& where, const Json& json) : members_(where, json) {}
 
   int64_t size(const char* key) { return members_.whole(key, 1, kMost); }
+  int64_t layers(const char* key) { return members_.whole(key, 1, kMostLayers); }
   int64_t size(const char* key, int64_t otherwise) { return nothing(key) ? otherwise : size(key); }
   double number(const char* key, double otherwise) {
     return nothing(key) ? otherwise : members_.number(key);
@@ -136,7 +138,7 @@ void writeExperts(const ExpertOptions& experts, Json& json) {
 GptOptions gptOf(HuggingFaceConfig& config) {
   GptOptions o{.vocabulary = config.size("vocab_size"),
                .context = config.size("n_positions"),
-               .layers = config.size("n_layer"),
+               .layers = config.layers("n_layer"),
                .width = config.size("n_embd"),
                .heads = config.size("n_head")};
   config.requireOnly("n_inner", 4 * o.width);
@@ -178,7 +180,7 @@ struct LlamaDefaults {
 LlamaOptions llamaOf(HuggingFaceConfig& config, const LlamaDefaults& defaults) {
   LlamaOptions o{.vocabulary = config.size("vocab_size"),
                  .context = config.size("max_position_embeddings"),
-                 .layers = config.size("num_hidden_layers"),
+                 .layers = config.layers("num_hidden_layers"),
                  .width = config.size("hidden_size"),
                  .heads = config.size("num_attention_heads")};
   o.kvHeads = config.size("num_key_value_heads", o.heads);

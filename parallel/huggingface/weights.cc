@@ -5,6 +5,7 @@
 
 #include "parallel/checkpoint/file.h"
 #include "parallel/checkpoint/json.h"
+#include "parallel/huggingface/sizes.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
@@ -84,7 +85,14 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder, const ModelOptio
     addFile(folder / kWeightsName);
   prefixed_ = std::holds_alternative<LlamaOptions>(options) ||
               byTensor_.contains(std::string(kGptPrefix) + "wte.weight");
+  requireSizes();
   requireTensors();
+}
+
+void WeightFolder::requireSizes() const {
+  StoredShapes stored{.names = {}, .shapeOf = [&](const auto& name) { return entry(name).shape; }};
+  for (const auto& [name, file] : byTensor_) stored.names.push_back(name);
+  requireSizesOf(stored, (folder_ / "config.json").string(), options_);
 }
 
 void WeightFolder::addFile(const std::filesystem::path& path) {
@@ -152,7 +160,9 @@ void WeightFolder::read(const std::string& parameter, const Box& box, const Tens
   for (const StoredPart& part : storedParts(options_, parameter, box, to)) {
     const SafetensorsEntry& stored = entry(part.place.tensor);
     const Shape extents = extentsOf(part.box);
-    std::vector<std::byte> bytes(byteCount(stored.type, extents));
+    const size_t count = byteCount(stored.type, extents);
+    auto bytes = inMemory(message(folder_.string(), ": tensor ", inQuotes(stored.name)), count,
+                          [&] { return std::vector<std::byte>(count); });
     const Tensor raw(bytes.data(), stored.type, extents);
     readBox(*byTensor_.at(stored.name), stored, part.box, raw);
     convert(raw, part.held, part.place.transposed);

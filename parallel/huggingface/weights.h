@@ -18,9 +18,9 @@ inline constexpr const char* kWeightsName = "model.safetensors";
 /// Of one rank; not thread safe.
 class WeightFolder {
  public:
-  /// Reads the headers. Throws InvalidArgument, naming file and member, when the folder is not as
-  /// its index says, or its tensors are not those of the model, of their shapes and in a type of
-  /// floating-point numbers.
+  /// Reads the headers, and takes memory in proportion to them whatever the options are. Throws
+  /// InvalidArgument, naming file and member, when the folder is not as its index says, or its
+  /// tensors are not those of the model, of their shapes and in a type of floating-point numbers.
   WeightFolder(const std::filesystem::path& folder, const ModelOptions& options);
 
   /// What a box of the parameter is in the folder, as `to`'s type has it: float64, float32 or
@@ -31,6 +31,7 @@ class WeightFolder {
  private:
   void addFile(const std::filesystem::path& path);
   void readIndex(const std::filesystem::path& index);
+  void requireSizes() const;
   void requireTensors() const;
   const SafetensorsEntry& entry(const std::string& tensor) const;
 

@@ -117,20 +117,27 @@ struct GenerateJob {
   MeshShape shape;
 };
 
+/// The positions of a Llama are no weights: it needs as many as the text has, however many more it
+/// could see.
+ModelOptions modelFor(const ModelOptions& options, const GenerateOptions& text) {
+  return std::holds_alternative<LlamaOptions>(options) ? withContext(options, seenAtOnce(text))
+                                                       : options;
+}
+
 void write(const GenerateCommandOptions& o, GenerateJob& job) {
+  GenerateOptions options = o.generate;
+  options.prompt = job.prompt;
+  options.context = job.context;
+  options.vocabulary = job.tokenizer->vocabulary();
   DeviceMesh mesh = joinMesh(job.shape, o.device, false);
   host::setBlasThreads(1);  // ranks are the parallelism
   const auto kernels = kernelsFor(mesh);
-  const auto model = makeModel(job.source.options);
+  const auto model = makeModel(modelFor(job.source.options, options));
   Engine engine(mesh, *kernels, *model, {.policy = ShardPolicy::fsdp()});
   loadModel(mesh, engine, job.source);
   if (!o.exportTo.empty())
     exportFolder(mesh, engine.store(), o.exportTo,
                  {.options = job.source.options, .tokenizer = tokenizerText(job.source.tokenizer)});
-  GenerateOptions options = o.generate;
-  options.prompt = job.prompt;
-  options.context = job.context;
-  options.vocabulary = job.tokenizer->vocabulary();
   if (o.greedy) options.temperature = 0;
   const std::string text = job.tokenizer->decode(generate(engine, options));
   if (mesh.rank() > 0 || o.generate.tokens == 0) return;

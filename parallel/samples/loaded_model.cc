@@ -3,6 +3,7 @@
 #include "parallel/checkpoint/checkpoint_reader.h"
 #include "parallel/checkpoint/names.h"
 #include "parallel/huggingface/folder.h"
+#include "parallel/huggingface/sizes.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
@@ -20,12 +21,32 @@ std::string fact(const CheckpointReader& reader, const fs::path& folder, const c
   return *text;
 }
 
+/// Throws InvalidArgument when the model is larger than what the checkpoint holds, before anything
+/// is made of it. What is in it otherwise is found when it is loaded.
+void requireHeld(const CheckpointReader& reader, const std::string& place,
+                 const ModelOptions& options) {
+  const std::vector<std::string> names = reader.names();
+  const int64_t layers = std::visit([](const auto& o) { return o.layers; }, options);
+  const int64_t found = countBehind("blocks.", names);
+  require(layers == found, place, ": ", layersKey(options), ": it is ", layers,
+          ", and the checkpoint has ", found, " layers");
+  double held = 0;
+  for (const std::string& name : names)
+    held += static_cast<double>(reader.tensor(name).shape.count());
+  const double needed = std::visit([](const auto& o) { return parameterCount(o); }, options);
+  require(needed <= held, place, ": its model has ", needed, " parameters, and the checkpoint ",
+          held, " elements");
+}
+
 ModelSource checkpointAt(const fs::path& folder, const std::string& tokenizer) {
   const CheckpointReader reader(folder);
-  const std::string config = fact(reader, folder, kConfigFact);
+  reader.requireFiles();
+  const std::string place = message(folder.string(), ": metadata: ", kConfigFact);
+  const ModelOptions options = parseConfig(place, fact(reader, folder, kConfigFact));
+  requireHeld(reader, place, options);
   return {.folder = folder,
           .isCheckpoint = true,
-          .options = parseConfig(message(folder.string(), ": metadata: ", kConfigFact), config),
+          .options = options,
           .tokenizer = tokenizer,
           .tokenizerFingerprint = fact(reader, folder, kTokenizerFact)};
 }
@@ -35,7 +56,7 @@ ModelSource huggingFaceAt(const fs::path& folder, const std::string& tokenizer) 
   require(!tokenizer.empty() || fs::exists(own), folder.string(),
           " has no tokenizer.json: --tokenizer is needed");
   return {.folder = folder,
-          .options = readConfig(folder),
+          .options = readModel(folder),
           .tokenizer = tokenizer.empty() ? own.string() : tokenizer};
 }
 

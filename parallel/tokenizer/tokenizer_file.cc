@@ -16,6 +16,8 @@ namespace tutti::parallel {
 namespace {
 
 constexpr int64_t kMostId = std::numeric_limits<int32_t>::max() - 1;
+/// Ids that no token has, beside as many as there are tokens: a model has a row for each.
+constexpr int64_t kMostUnused = 65'536;
 
 /// Refuses a member that is there, unless it is null or `allowed`.
 void requireNone(Members& members, const char* key, const Json& allowed = nullptr) {
@@ -146,6 +148,19 @@ void readAddedTokens(const std::string& where, const Json& list, TokenizerDescri
   }
 }
 
+/// The largest id is not far from how many tokens there are.
+void requireDense(const std::string& where, const TokenizerDescription& tokenizer) {
+  const auto tokens = std::ssize(tokenizer.vocabulary) + std::ssize(tokenizer.added);
+  const int64_t most = tokens + tokens + kMostUnused;
+  const auto check = [&](const char* member, const std::string& token, int64_t id) {
+    if (id >= most)
+      fail(ErrorCode::InvalidArgument, where, ": ", member, ": ", inQuotes(token), ": ", id,
+           " is no id of a token: of ", tokens, " tokens all are below ", most);
+  };
+  for (const auto& [token, id] : tokenizer.vocabulary) check("model: vocab", token, id);
+  for (const AddedToken& token : tokenizer.added) check("added_tokens", token.content, token.id);
+}
+
 /// ByteLevel, with GPT-2's pattern or, behind a Split, with none.
 void readByteLevel(const std::string& where, const Json& value, bool pattern) {
   Members members(where, value);
@@ -254,6 +269,7 @@ TokenizerDescription parseTokenizer(const std::string& where, std::string_view t
   requireNone(members, "normalizer");
   readModel(members.place("model"), members.object("model"), tokenizer);
   readAddedTokens(members.place("added_tokens"), members.list("added_tokens"), tokenizer);
+  requireDense(where, tokenizer);
   const std::string pre = members.place("pre_tokenizer"), post = members.place("post_processor");
   tokenizer.pattern = preTokenizerOf(pre, members.object("pre_tokenizer"));
   if (members.has("post_processor"))
@@ -265,7 +281,8 @@ TokenizerDescription parseTokenizer(const std::string& where, std::string_view t
 }
 
 TokenizerDescription readTokenizerFile(const std::filesystem::path& path) {
-  return parseTokenizer(path.string(), readText(path, kMostTokenizerBytes));
+  const std::string text = readText(path, kMostTokenizerBytes);
+  return inMemory(path.string(), text.size(), [&] { return parseTokenizer(path.string(), text); });
 }
 
 std::string tokenizerText(const std::string& path) {

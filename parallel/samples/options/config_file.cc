@@ -13,6 +13,8 @@ namespace tutti::parallel {
 
 namespace {
 
+constexpr size_t kMostBytes = 1 << 20;
+
 class TomlFile final : public CLI::Config {
  public:
   explicit TomlFile(CLI::App& app) : app_(app) {}
@@ -39,8 +41,15 @@ class TomlFile final : public CLI::Config {
 
  private:
   toml::table parse(std::istream& input) const {
+    const std::string name = app_.get_config_ptr()->as<std::string>();
+    std::string text(kMostBytes + 1, '\0');
+    input.read(text.data(), std::ssize(text));
+    text.resize(static_cast<size_t>(input.gcount()));
+    require(!input.bad(), name, " cannot be read");
+    require(text.size() <= kMostBytes, name, " has more than ", kMostBytes,
+            " bytes, and no flags need so many");
     try {
-      return toml::parse(input);
+      return toml::parse(text);
     } catch (const toml::parse_error& error) {
       fail(ErrorCode::InvalidArgument, at(error.source()), error.description());
     }

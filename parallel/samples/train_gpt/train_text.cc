@@ -5,7 +5,7 @@
 
 #include "parallel/checkpoint/hash.h"
 #include "parallel/data/token_file.h"
-#include "parallel/huggingface/config.h"
+#include "parallel/huggingface/folder.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/check.h"
 
@@ -14,12 +14,16 @@ namespace tutti::parallel {
 std::unique_ptr<Tokenizer> tokenizerOf(const TrainOptions& options) {
   std::unique_ptr<Tokenizer> tokenizer = openTokenizer(options.tokenizer);
   if (options.tokens.empty()) return tokenizer;
-  const std::string made = TokenFile(options.tokens).facts().tokenizer;
+  const TokenFileFacts facts = TokenFile(options.tokens).facts();
+  const std::string& made = facts.tokenizer;
   require(made == tokenizer->fingerprint(), "--tokens ", options.tokens,
           " was made with tokenizer ", made,
           options.tokenizer.empty()
               ? ": its tokenizer.json is needed, as --tokenizer"
               : message(", and --tokenizer ", options.tokenizer, " is ", tokenizer->fingerprint()));
+  require(facts.vocabulary == tokenizer->vocabulary(), "--tokens ", options.tokens,
+          ": vocabulary: it is ", facts.vocabulary, ", and its tokenizer has ",
+          tokenizer->vocabulary());
   return tokenizer;
 }
 
@@ -31,7 +35,7 @@ void takeModel(TrainOptions& options) {
   if (options.tokenizer.empty() && std::filesystem::exists(own)) options.tokenizer = own;
   require(!options.lines || options.tokenizer.empty(), "--lines is for tokens that are bytes, and ",
           options.initFrom, " has a tokenizer");
-  const ModelOptions model = readConfig(folder);
+  const ModelOptions model = readModel(folder);
   const int64_t vocabulary = tokenizerOf(options)->vocabulary();
   require(vocabulary <= vocabularyOf(model), "--init-from ", options.initFrom,
           ": its model has a vocabulary of ", vocabularyOf(model), ", and the tokenizer one of ",

@@ -50,6 +50,9 @@ parallel::StoreTypes typesOf(const std::string& type, const std::string& gradien
 
 void setJob(PlanTrainingOptions& o) {
   const int64_t most = contextOf(o.job.model);
+  TUTTI_REQUIRE(o.job.context > 0 || most <= kMostTokens, "--context is needed: ", o.model,
+                " sees up to ", most, " tokens, and no more than ", kMostTokens,
+                " are planned with");
   if (o.job.context == 0) o.job.context = most;
   TUTTI_REQUIRE(
       o.job.context <= most || std::holds_alternative<parallel::LlamaOptions>(o.job.model),

@@ -191,6 +191,28 @@ TEST(HuggingFace, WhatIsExportedIsWhatWasLoaded) {
     }
 }
 
+// What lies beside it is somebody else's, whatever its name.
+TEST(HuggingFace, AnExportTouchesNothingElse) {
+  const tests::TemporaryFolder folder;
+  const fs::path out = folder.path() / "out", theirs = folder.path() / "out.partial" / "x";
+  fs::create_directories(theirs.parent_path());
+  tests::setContents(theirs, "mine");
+  onRanks(MeshShape::parse("fsdp=2"), false, [&](DeviceMesh& mesh) {
+    Loaded loaded(mesh, kFolders / "gpt2", ShardPolicy::fsdp());
+    ModelOptions other = loaded.options;
+    std::get<GptOptions>(other).layers = 1;  // there is no place for what is in the second
+    EXPECT_THROW(exportFolder(mesh, loaded.engine.store(), out, {.options = other}), Error);
+    mesh.communicator(AxisSet::all())->barrier();
+    EXPECT_FALSE(fs::exists(out));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "one is left";
+    mesh.communicator(AxisSet::all())->barrier();
+    exportFolder(mesh, loaded.engine.store(), out, {.options = loaded.options});
+  });
+  EXPECT_EQ(tensorsOf(out), tensorsOf(kFolders / "gpt2"));
+  EXPECT_EQ(tests::contentsOf(theirs), "mine");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 2);
+}
+
 /// As people write them.
 TEST(HuggingFace, IsWrittenIntoTheCurrentFolder) {
   const tests::TemporaryFolder folder;
@@ -415,12 +437,32 @@ TEST_F(Spoiled, TensorsThatAreNotTheModels) {
     tests::setContents(folder / "config.json", json.dump());
     return folder;
   };
-  expectSaid(config("gpt2", "n_layer", 3),
-             ": there is no tensor \"transformer.h.2.attn.c_attn.bias\"");
-  expectSaid(config("gpt2", "n_layer", 1), ": nobody expects tensor \"transformer.h.1.");
-  expectSaid(
-      config("gpt2", "vocab_size", 30),
-      ": tensor \"transformer.wte.weight\": shape: it is [29, 8], and config.json says [30, 8]");
+  const auto sized = [&](const std::string& name, const std::string& key, const Json& value,
+                         const std::string& found) {
+    const fs::path folder = config(name, key, value);
+    const std::string text = outcomeOf([&] { readModel(folder); }).text;
+    EXPECT_EQ(text.find((folder / "config.json").string() + ": " + key + ": it is " + value.dump() +
+                        ", and " + found),
+              0u)
+        << text;
+  };
+  for (const int layers : {1, 3, 10'000}) {
+    sized("gpt2", "n_layer", layers, "the weights have 2 layers");
+    sized("llama", "num_hidden_layers", layers, "the weights have 2 layers");
+  }
+  constexpr int kHuge = 1'000'000'000;
+  for (const int size : {30, kHuge}) {
+    sized("gpt2", "vocab_size", size,
+          "tensor \"transformer.wte.weight\" of the weights is [29, 8]");
+    sized("llama", "vocab_size", size, "tensor \"model.embed_tokens.weight\"");
+  }
+  sized("gpt2", "n_positions", kHuge, "tensor \"transformer.wpe.weight\"");
+  sized("llama", "intermediate_size", kHuge, "tensor \"model.layers.0.mlp.gate_proj.weight\"");
+  sized("mixtral", "intermediate_size", kHuge,
+        "tensor \"model.layers.0.block_sparse_moe.experts.0.w1.weight\"");
+  for (const int experts : {3, kHuge})
+    sized("mixtral", "num_local_experts", experts, "the weights have 4 experts in a layer");
+  sized("gpt2", "num_local_experts", 4, "the weights have 0 experts in a layer");
   expectSaid(config("llama", "tie_word_embeddings", true), "no error");
   expectSaid(config("llama-tied", "tie_word_embeddings", false),
              "there is no tensor \"lm_head.weight\"");
@@ -430,6 +472,26 @@ TEST_F(Spoiled, TensorsThatAreNotTheModels) {
   bytes.replace(at, 5, "\"I32\"");
   tests::setContents(folder / kWeightsName, bytes);
   expectSaid(folder, ": dtype: int32 is not supported here");
+}
+
+// A model of the sizes of a text would take what there is, so the weights' are looked at first.
+TEST_F(Spoiled, ConfigsAreComparedBeforeAnythingIsMadeOfThem) {
+  for (const auto& [name, key] : {std::pair{"gpt2", "n_layer"}, {"llama", "num_hidden_layers"}}) {
+    const fs::path folder = copyOf(name);
+    EXPECT_EQ(configText(readModel(folder), DType::Float32),
+              configText(readConfig(folder), DType::Float32));
+    Json json = Json::parse(tests::contentsOf(folder / "config.json"));
+    json[key] = 9'999;
+    tests::setContents(folder / "config.json", json.dump());
+    EXPECT_EQ(outcomeOf([&] { readModel(folder); }).text,
+              message((folder / "config.json").string(), ": ", key,
+                      ": it is 9999, and the weights have 2 layers"));
+    json[key] = 3'000'000;
+    tests::setContents(folder / "config.json", json.dump());
+    EXPECT_EQ(outcomeOf([&] { readConfig(folder); }).text,
+              message((folder / "config.json").string(), ": ", key,
+                      ": 3000000 is not between 1 and 10000"));
+  }
 }
 
 TEST_F(Spoiled, IndexesThatDoNotFit) {

@@ -6,7 +6,9 @@
 
 #include <string>
 
+#include "parallel/checkpoint/hash.h"
 #include "tests/support/run_program.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_main.h"
 
@@ -140,6 +142,48 @@ TEST_F(Generate, ALlamaIsTrainedOn) {
   EXPECT_EQ(written("--from " + file("out") + how + " --ranks 4 --tp 2"), text);
   expectRefused("train_gpt", from + "--context 16 --tp 3 --text " + file("text"), 1,
                 "cannot be dealt out to 3 ranks of tensor parallelism");
+}
+
+// What a text does not need is not had: with all of such a context it would be gigabytes.
+TEST_F(Generate, AsksForNoMoreThanTheTextNeeds) {
+  train("--init-from " + sources + "/huggingface/llama-bytes --steps 1 --export " + file("out"));
+  const std::string how = " --greedy --tokens 8 --prompt line", config = file("out/config.json");
+  const std::string text = written("--from " + file("out") + how);
+  std::string json = tests::contentsOf(config);
+  const std::string key = "\"max_position_embeddings\": ";
+  const size_t at = json.find(key) + key.size();
+  json.replace(at, json.find(',', at) - at, "1000000000");
+  tests::setContents(config, json);
+  const std::string limit = tests::kSanitized ? "" : "ulimit -v 4000000; ";
+  const Output output = runProgram(limit + programs + "/generate --from " + file("out") + how);
+  EXPECT_EQ(output.text, text);
+}
+
+// A checkpoint says itself which model it is of; one that is larger than what it has is refused
+// before there is such a model.
+TEST_F(Generate, ComparesACheckpointsModelWithWhatItHolds) {
+  train(std::string(kSmall) + "--steps 1 --checkpoints " + file("run"));
+  const fs::path manifest = fs::path(file("run")) / "step-000001" / "manifest.json";
+  const std::string good = tests::contentsOf(manifest);
+  const auto expectSaid = [&](const std::string& key, const std::string& value,
+                              const std::string& said) {
+    std::string text = good;
+    const std::string escaped = "\\\"" + key + "\\\": ";
+    const size_t at = text.find(escaped) + escaped.size();
+    ASSERT_GE(at, escaped.size());
+    text.replace(at, text.find(',', at) - at, value);
+    const size_t end = text.rfind(",\"xxh128\":");
+    const std::string content = text.substr(14, end - 14);  // behind {"checkpoint":
+    tests::setContents(manifest, "{\"checkpoint\":" + content + ",\"xxh128\":\"" +
+                                     hash128(content.data(), content.size()) + "\"}\n");
+    expectRefused("generate", "--from " + file("run"), 1, said);
+  };
+  expectSaid("n_layer", "9000", "n_layer: it is 9000, and the checkpoint has 1 layers");
+  expectSaid("n_layer", "3000000", "n_layer: 3000000 is not between 1 and 10000");
+  expectSaid("n_positions", "1000000000", "its model has 3.2e+10 parameters, and the checkpoint ");
+  tests::setContents(manifest, good);
+  fs::resize_file(manifest.parent_path() / "rank-00000.safetensors", 1000);
+  expectRefused("generate", "--from " + file("run"), 1, " has 1000 bytes, and the manifest says ");
 }
 
 TEST_F(Generate, RefusesByName) {

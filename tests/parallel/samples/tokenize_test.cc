@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "parallel/data/token_file.h"
 #include "tests/parallel/samples/sample_output.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
@@ -115,6 +116,13 @@ TEST_F(Tokenize, ATrainingRefusesAFileOfAnotherTokenizer) {
   ASSERT_EQ(run("tokenize", "--text " + file("text") + " --output " + file("a.tokens")).exitCode,
             0);
   EXPECT_EQ(run("train_gpt", training("--generate 0 " + tokens)).exitCode, 0);
+  {
+    TokenFileWriter writer(file("more.tokens"), 1'000'000, "bytes");  // of which there are 256
+    writer.add(std::vector<int32_t>(1000, 999'999));
+    writer.finish();
+  }
+  expectRefused("train_gpt", training("--tokens " + file("more.tokens")), 1,
+                "more.tokens: vocabulary: it is 1000000, and its tokenizer has 256");
   expectRefused("train_gpt", training(tokens + gpt2()), 1, "was made with tokenizer bytes, and");
   expectRefused("train_gpt", training(tokens + " --text x"), 2, "--text");
   expectRefused("train_gpt", "--context 100000 " + tokens, 1, "too few for a context");

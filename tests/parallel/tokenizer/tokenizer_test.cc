@@ -229,6 +229,9 @@ TEST(TokenizerFiles, WhatCannotBeIsRefused) {
                 vocab([](Json& words) { words["#"] = -1; }));
   expectRefused("gpt2", "model: vocab: \"#\": 2147483647 is no token id",
                 vocab([](Json& words) { words["#"] = 2147483647; }));
+  // A model would have a row for each id below it.
+  expectRefused("gpt2", "model: vocab: \"#\": 2147483646 is no id of a token: of 43",
+                vocab([](Json& words) { words["#"] = 2147483646; }));
   expectRefused("gpt2", "model: vocab: \"#\": 1.5 is no token id",
                 vocab([](Json& words) { words["#"] = 1.5; }));
   expectRefused("gpt2", "model: vocab: \"\": a token of no characters",
@@ -250,6 +253,8 @@ TEST(TokenizerFiles, WhatCannotBeIsRefused) {
     return [key, value](Json& json) { json["added_tokens"][1][key] = value; };
   };
   expectRefused("gpt2", "added_tokens[1]: id: 430 is \"<|endoftext|>\" too", added("id", 430));
+  expectRefused("gpt2", "added_tokens: \"<|a|>\": 100000 is no id of a token: of 43",
+                added("id", 100'000));
   expectRefused("gpt2", "added_tokens[1]: id: 0 is \"!\" too", added("id", 0));
   expectRefused("gpt2", "added_tokens[1]: id: 431 is not that of \"!\"", added("content", "!"));
   expectRefused("gpt2", "added_tokens[1]: content: it is empty", added("content", ""));

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/support/run_tutti.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::tools {
@@ -78,6 +79,23 @@ TEST(PlanTraining, RefusesByName) {
   refuses(with({"--context", "2048"}), "--context 2048 is more than the 1024");
   refuses(with({"--batch", "0"}), "--batch");
   refuses(with({"--limit", "0"}), "--limit");
+}
+
+// A file may claim any number of tokens; what is planned takes memory for those of a sequence.
+TEST(PlanTraining, AsksForAContextWhereTheModelHasTooLongAOne) {
+  const tests::TemporaryFolder folder;
+  std::ofstream(folder.path() / "config.json")
+      << R"({"model_type":"llama","vocab_size":100,"max_position_embeddings":1000000000,)"
+         R"("num_hidden_layers":2,"hidden_size":64,"num_attention_heads":4,"intermediate_size":64})";
+  const std::vector<std::string> command{"--model", folder.path(), "-n", "2", "--memory", "8G"};
+  const Result refused = planTraining(command);
+  EXPECT_EQ(refused.exitCode, 2);
+  EXPECT_TRUE(contains(refused.err, "--context is needed: ") &&
+              contains(refused.err, " sees up to 1000000000 tokens"))
+      << refused.err;
+  std::vector<std::string> shorter = command;
+  shorter.insert(shorter.end(), {"--context", "128"});
+  EXPECT_EQ(planTraining(shorter).exitCode, 0);
 }
 
 /// What stands between ``` lines and begins with "$ tutti plan-training".

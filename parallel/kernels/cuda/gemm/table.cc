@@ -11,6 +11,8 @@ namespace tutti::parallel::cuda {
 
 namespace {
 
+constexpr size_t kMostBytes = 1 << 20;
+
 std::string wordOf(int32_t bits, int32_t resultBits) {
   return bits == resultBits ? message(bits) : message(bits, "to", resultBits);
 }
@@ -59,12 +61,15 @@ GemmTable GemmTable::parse(const std::string& text, const std::string& name) {
 }
 
 GemmTable GemmTable::load(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  require(file.is_open() && !std::filesystem::is_directory(path), "the table of products ", path,
-          " cannot be read");
-  return parse(text.str(), path);
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostBytes + 1, '\0');
+  file.read(text.data(), std::ssize(text));
+  require(file.is_open() && !file.bad() && !std::filesystem::is_directory(path),
+          "the table of products ", path, " cannot be read");
+  text.resize(static_cast<size_t>(file.gcount()));
+  require(text.size() <= kMostBytes, "the table of products ", path, " has more than ", kMostBytes,
+          " bytes");
+  return parse(text, path);
 }
 
 const GemmForced* GemmTable::find(const GemmKey& key) const {

@@ -236,6 +236,8 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
               "train_gpt: FILE, line 2: " + key + " is for the command line alone");
   EXPECT_EQ(said("tp = \n").substr(0, 44), "train_gpt: FILE, line 2: Error while parsing");
   EXPECT_EQ(said("tp = 2\ntp = 3").substr(0, 25), "train_gpt: FILE, line 3: ");
+  EXPECT_EQ(said(std::string(1 << 20, '#')),
+            "train_gpt: FILE has more than 1048576 bytes, and no flags need so many");
 }
 
 TEST(TrainOptions, SayHowManyExperts) {

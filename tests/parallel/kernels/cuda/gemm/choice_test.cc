@@ -299,6 +299,7 @@ TEST(GemmTable, RefusesWhatItDoesNotUnderstand) {
   EXPECT_EQ(GemmTable::parse(good).size(), 1u);
   EXPECT_THROW(GemmTable::load("/nowhere/at all"), Error);
   EXPECT_THROW(GemmTable::load("/"), Error);
+  EXPECT_THROW(GemmTable::load("/dev/zero"), Error) << "it has no end";
 }
 
 // Every choice has a kernel of its own for each type and layout, however many blocks share its b;

@@ -141,6 +141,13 @@ class Engine {
   /// metadata, or is damaged; weights and state are then undefined.
   int64_t load(const std::filesystem::path& folder, const Optimizer& optimizer,
                const Metadata& metadata = {});
+  /// load() of the newest checkpoint below `root` whose files are sound; nothing when there is no
+  /// checkpoint at all. Newer ones, which are damaged, are set aside then: renamed, not removed, so
+  /// that the next save may have their step. `warn` is told of each, on rank 0. Throws, and renames
+  /// nothing, when none is sound, and when the first that is was not saved by such a training.
+  std::optional<int64_t> loadNewest(const std::filesystem::path& root, const Optimizer& optimizer,
+                                    const Metadata& metadata,
+                                    const std::function<void(const std::string&)>& warn);
 
   /// Takes the weights alone, as load() does, for a model that is to be used and not trained.
   void loadWeights(const std::filesystem::path& folder);
@@ -159,6 +166,9 @@ class Engine {
   void beginRouters(int64_t sequences);
   RouterReport wholeTally();
   std::vector<TensorBox> savedPieces(const Optimizer& optimizer);
+  /// load(), but returns what is wrong with the files.
+  std::exception_ptr tryLoad(const std::filesystem::path& folder, const Optimizer& optimizer,
+                             const Metadata& metadata, int64_t& step);
 
   DeviceMesh& mesh_;
   Kernels& kernels_;

@@ -1,3 +1,5 @@
+#include <exception>
+#include <functional>
 #include <optional>
 #include <sstream>
 
@@ -50,15 +52,61 @@ std::vector<StatePart> stateParts(ParameterStore& store, const Optimizer& optimi
   return parts;
 }
 
-void read(CheckpointReader& reader, const std::string& folder, const StatePart& part,
-          const Box& box, const DeviceMesh& mesh) {
+void requireShape(const CheckpointReader& reader, const std::string& folder,
+                  const StatePart& part) {
   const StoredTensor& stored = reader.tensor(part.name);
   require(stored.shape == part.parameter->global, folder, ": tensor \"", part.name,
           "\": shape: it is ", stored.shape, ", not ", part.parameter->global);
-  std::vector<std::byte> room;
-  const Tensor ofHost = mesh.onHost(part.data, room);
-  reader.read(part.name, box, ofHost);
-  mesh.upload(ofHost.data, part.data);
+}
+
+void read(CheckpointReader& reader, const std::string& folder, const StatePart& part,
+          const Box& box, const DeviceMesh& mesh) {
+  inMemory(message(folder, ": tensor \"", part.name, "\""), part.data.bytes(), [&] {
+    std::vector<std::byte> room;
+    const Tensor ofHost = mesh.onHost(part.data, room);
+    reader.read(part.name, box, ofHost);
+    mesh.upload(ofHost.data, part.data);
+  });
+}
+
+/// What `work`, which reads files, finds wrong with them, on some rank; other failures are thrown.
+/// Collective.
+std::exception_ptr damageOf(MeshCommunicator* all, const std::function<void()>& work) {
+  try {
+    together(all, work);
+    return nullptr;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::InvalidArgument && error.code() != ErrorCode::System) throw;
+    return std::current_exception();
+  }
+}
+
+/// Of the checkpoints below `root`, as rank 0 sees them, the newest first. Collective.
+std::vector<int64_t> stepsBelow(const std::filesystem::path& root, MeshCommunicator* all,
+                                int rank) {
+  std::string seen;
+  together(all, [&] {
+    if (rank != 0) return;
+    for (const int64_t step : stepsOfFolders(root)) seen = message(step, " ", seen);
+  });
+  std::istringstream words(exchangeTexts(all, seen).front());
+  std::vector<int64_t> steps;
+  for (int64_t step = 0; words >> step;) steps.push_back(step);
+  return steps;
+}
+
+/// A checkpoint whose files are not sound.
+struct DamagedCheckpoint {
+  std::filesystem::path folder;
+  std::exception_ptr why;
+};
+
+std::string whyOf(const DamagedCheckpoint& damaged) {
+  try {
+    std::rethrow_exception(damaged.why);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
 }
 
 std::string textOf(const MetadataValue& value) {
@@ -174,24 +222,72 @@ void Engine::saveInBackground(const std::filesystem::path& root, int64_t step,
   });
 }
 
-int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optimizer,
-                     const Metadata& metadata) {
+std::exception_ptr Engine::tryLoad(const std::filesystem::path& folder, const Optimizer& optimizer,
+                                   const Metadata& metadata, int64_t& step) {
   require(!mesh_.dry(), "a dry run has no memory for the weights of a checkpoint");
   background_.await();
-  int64_t step = 0, steps = 0;
-  together(mesh_.communicator(AxisSet::all()), [&] {
-    CheckpointReader reader(folder);
-    for (const auto& [key, value] : metadata) requireSaved(reader, folder.string(), key, value);
-    const std::vector<StatePart> parts = stateParts(store_, optimizer);
-    reader.requireNames(stateNames(store_, optimizer));
-    for (const StatePart& part : parts)
-      read(reader, folder.string(), part, store_.box(*part.parameter), mesh_);
-    steps = metadataOf<int64_t>(reader, folder.string(), kSteps);
-    readScale(reader, folder.string(), scale_);
-    step = reader.step();
+  MeshCommunicator* const all = mesh_.communicator(AxisSet::all());
+  std::optional<CheckpointReader> reader;
+  const auto unreadable = damageOf(all, [&] {
+    reader.emplace(folder);
+    if (mesh_.rank() == 0) reader->requireFiles();
   });
+  if (unreadable) return unreadable;
+  const std::vector<StatePart> parts = stateParts(store_, optimizer);
+  std::optional<LossScale> scale = scale_;
+  int64_t steps = 0;
+  together(all, [&] {
+    for (const auto& [key, value] : metadata) requireSaved(*reader, folder.string(), key, value);
+    reader->requireNames(stateNames(store_, optimizer));
+    for (const StatePart& part : parts) requireShape(*reader, folder.string(), part);
+    steps = metadataOf<int64_t>(*reader, folder.string(), kSteps);
+    readScale(*reader, folder.string(), scale);
+  });
+  const auto damage = damageOf(all, [&] {
+    for (const StatePart& part : parts)
+      read(*reader, folder.string(), part, store_.box(*part.parameter), mesh_);
+  });
+  if (damage) return damage;
+  scale_ = scale;
   store_.restored(steps);
+  step = reader->step();
+  return nullptr;
+}
+
+int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optimizer,
+                     const Metadata& metadata) {
+  int64_t step = 0;
+  if (const auto damage = tryLoad(folder, optimizer, metadata, step))
+    std::rethrow_exception(damage);
   return step;
+}
+
+std::optional<int64_t> Engine::loadNewest(const std::filesystem::path& root,
+                                          const Optimizer& optimizer, const Metadata& metadata,
+                                          const std::function<void(const std::string&)>& warn) {
+  MeshCommunicator* const all = mesh_.communicator(AxisSet::all());
+  std::vector<DamagedCheckpoint> damaged;
+  for (const int64_t newest : stepsBelow(root, all, mesh_.rank())) {
+    const std::filesystem::path folder = checkpointPath(root, newest);
+    int64_t step = 0;
+    if (const auto damage = tryLoad(folder, optimizer, metadata, step)) {
+      damaged.push_back({folder, damage});
+      continue;
+    }
+    together(all, [&] {
+      if (damaged.empty() || mesh_.rank() != 0) return;
+      const FolderLock lock(root);
+      for (const DamagedCheckpoint& one : damaged)
+        warn(message(one.folder.string(), " is damaged, and is ", setAside(one.folder).string(),
+                     " now; the training goes on from ", folder.string(), ": ", whyOf(one)));
+    });
+    return step;
+  }
+  if (damaged.size() == 1) std::rethrow_exception(damaged[0].why);
+  if (!damaged.empty())
+    fail(ErrorCode::InvalidArgument, root.string(), ": all of its ", damaged.size(),
+         " checkpoints are damaged; the newest: ", whyOf(damaged[0]));
+  return std::nullopt;
 }
 
 void Engine::loadWeights(const std::filesystem::path& folder) {
@@ -200,8 +296,9 @@ void Engine::loadWeights(const std::filesystem::path& folder) {
     CheckpointReader reader(folder);
     for (size_t i = 0; i < store_.parameterCount(); ++i) {
       const Parameter& parameter = store_.parameter(i);
-      read(reader, folder.string(), {parameter.name, &parameter, store_.master(parameter)},
-           store_.box(parameter), mesh_);
+      const StatePart part{parameter.name, &parameter, store_.master(parameter)};
+      requireShape(reader, folder.string(), part);
+      read(reader, folder.string(), part, store_.box(parameter), mesh_);
     }
   });
   store_.restored(0);

@@ -9,7 +9,6 @@
 #include <exception>
 #include <string>
 
-#include "parallel/checkpoint/names.h"
 #include "parallel/engine/agreement.h"
 #include "parallel/engine/generate.h"
 #include "parallel/engine/trace_file.h"
@@ -74,12 +73,14 @@ Metadata facts(Metadata all, const Tokenizer& tokenizer) {
   return all;
 }
 
-/// 0, or where the newest checkpoint ends.
+/// 0, or where the newest checkpoint that is sound ends.
 int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& optimizer,
                   const Metadata& same) {
   if (!options.resume) return 0;
-  const auto newest = latestCheckpoint(options.checkpoints);
-  return newest ? engine.load(*newest, optimizer, same) : 0;
+  const auto warn = [](const std::string& what) {
+    std::fprintf(stderr, "train_gpt: warning: %s\n", what.c_str());
+  };
+  return engine.loadNewest(options.checkpoints, optimizer, same, warn).value_or(0);
 }
 
 /// Returns the exit code.

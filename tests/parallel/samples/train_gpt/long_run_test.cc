@@ -207,6 +207,31 @@ TEST_F(LongRun, ASecondSignalEndsNothing) {
   EXPECT_TRUE(trace.ends_with("]}\n"));
 }
 
+/// As a disk that fills up, or a copy that breaks off, leaves it.
+TEST_F(LongRun, GoesOnFromTheNewestCheckpointThatIsSound) {
+  constexpr int kSteps = 40;
+  const auto whole = undisturbed(kSteps);
+  std::vector<std::string> words = resuming("run");
+  words.insert(words.end(), {"--save-every", "10", "--keep", "9"});
+  ASSERT_EQ(Command(job(0, training(kSteps, words))).wait().exitCode, 0);
+  const fs::path newest = checkpointPath(file("run"), 40), before = checkpointPath(file("run"), 30);
+  fs::resize_file(newest / shardName(0), 100);
+  fs::remove(before / kManifestName);
+  const Result result = Command(job(2, training(kSteps, words))).wait();
+  EXPECT_EQ(result.exitCode, 0) << result.err;
+  for (const fs::path& damaged : {newest, before}) {
+    const std::string said = "train_gpt: warning: " + damaged.string() + " is damaged, and is " +
+                             damaged.string() + ".damaged now; the training goes on from " +
+                             checkpointPath(file("run"), 20).string();
+    EXPECT_TRUE(launcher::contains(result.err, said)) << result.err << "\nnot: " << said;
+    EXPECT_TRUE(fs::exists(damaged.string() + ".damaged"));
+  }
+  EXPECT_FALSE(launcher::contains(result.err, "failed")) << result.err;
+  EXPECT_EQ(checkpointSteps(file("run")), (std::vector<int64_t>{10, 20, 30, 40}));
+  for (const int64_t step : {10, 20, 30}) fs::remove_all(checkpointPath(file("run"), step));
+  expectSame("run", kSteps, whole);
+}
+
 class Killed : public LongRun, public testing::WithParamInterface<bool> {};
 
 TEST_P(Killed, AtRandomItEndsWithTheSameBits) {

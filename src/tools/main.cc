@@ -20,6 +20,7 @@
 #include "src/tools/simulate/simulate.h"
 #include "src/tools/topo/topo.h"
 #include "src/tools/tune/tune.h"
+#include "src/tools/verify/verify.h"
 
 namespace {
 
@@ -47,6 +48,7 @@ constexpr Command kCommands[] = {
      tutti::tools::topoMain},
     {"tune", "measure the algorithms here, and fit the chooser's constants to them",
      tutti::tools::tuneMain},
+    {"verify", "say whether checkpoints are as they were written", tutti::tools::verifyMain},
     {"doctor", "say what is wrong or slow on this machine, and what mends it",
      tutti::tools::doctorMain},
 };

@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
     requireDeviceWord(options.device);
     return run(argc, argv, options);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return exitCodeOf(app, error);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "generate: %s\n", error.what());
     return 1;

@@ -32,7 +32,7 @@ std::optional<int> parse(int argc, char** argv, const Sample& sample, SampleOpti
     app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return exitCodeOf(app, error);
   }
 }
 

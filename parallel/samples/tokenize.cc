@@ -13,6 +13,7 @@
 
 #include "parallel/data/token_data.h"
 #include "parallel/data/token_file.h"
+#include "parallel/samples/options/flags.h"
 #include "parallel/samples/reports/progress.h"
 #include "parallel/tensor/check.h"
 #include "parallel/tokenizer/utf8.h"
@@ -98,7 +99,7 @@ int main(int argc, char** argv) {
     options.check.empty() ? write(options) : check(options.check);
     return 0;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return exitCodeOf(app, error);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tokenize: %s\n", error.what());
     return 1;

@@ -2,6 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <cstdio>
+
+#include "parallel/samples/reports/progress.h"
 
 namespace tutti::parallel {
 
@@ -64,6 +67,17 @@ void addExpertFlags(CLI::App& app, ExpertOptions& o) {
 void fillExperts(ExpertOptions& o) {
   // The weight of a single expert would be 1, whatever the router says.
   o.normalized = o.perToken > 1;
+}
+
+int exitCodeOf(const CLI::App& app, const CLI::ParseError& error) {
+  if (app.exit(error) != 0) return 2;
+  try {
+    flushOutput();
+    return 0;
+  } catch (const Error& lost) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), lost.what());
+    return 1;
+  }
 }
 
 void addRanksFlag(CLI::App& app, int& ranks) {

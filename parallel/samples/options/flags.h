@@ -10,6 +10,7 @@
 
 namespace CLI {
 class App;
+class ParseError;
 class Validator;
 }  // namespace CLI
 
@@ -23,6 +24,10 @@ CLI::Validator notNegativeSize();
 CLI::Validator byteSize();
 /// Above 0, or from 0 on.
 CLI::Validator finiteNumber(bool orZero);
+
+/// Prints what is wrong, or --help. Returns the exit code: 0 behind --help, 1 when that could not
+/// be written, 2 for a wrong command line.
+int exitCodeOf(const CLI::App& app, const CLI::ParseError& error);
 
 void addRanksFlag(CLI::App& app, int& ranks);
 void addStepFlags(CLI::App& app, int64_t& steps, int64_t& batch);

@@ -187,6 +187,9 @@ TEST_F(Generate, ComparesACheckpointsModelWithWhatItHolds) {
 }
 
 TEST_F(Generate, RefusesByName) {
+  const Output lost = runProgram("(" + programs + "/generate --help >/dev/full)");
+  EXPECT_EQ(lost.exitCode, 1);
+  EXPECT_EQ(lost.text, "generate: standard output cannot be written: No space left on device\n");
   expectRefused("generate", "", 2, "--from");
   expectRefused("generate", "--from " + file("absent"), 1,
                 "has neither a config.json, nor a checkpoint, nor is it one");

@@ -122,6 +122,7 @@ TEST_F(Samples, NameWhatTheyRefuse) {
     const bool zero = sample.starts_with("zero");  // 2 micro-batches on each rank
     expectRefused(sample + " --ranks 3 --deterministic", 1, zero ? "3 ranks" : "1, 2, 4, 8");
     EXPECT_EQ(run(sample + " --help").exitCode, 0);
+    EXPECT_EQ(run(sample + " --help >/dev/full").exitCode, 1);
   }
   expectRefused("ddp --ranks 4 --batch 3", 1, "a batch of 3 sequences");
   expectRefused("fsdp --ranks 4 --dp 3", 1, "--dp 3 does not divide 4 ranks");

@@ -71,6 +71,9 @@ TEST_F(Tokenize, MakesAFileAndChecksIt) {
 }
 
 TEST_F(Tokenize, RefusesByName) {
+  const Output lost = runProgram("(" + programs + "/tokenize --help >/dev/full)");
+  EXPECT_EQ(lost.exitCode, 1);
+  EXPECT_EQ(lost.text, "tokenize: standard output cannot be written: No space left on device\n");
   const std::string to = " --output " + file("x");
   expectRefused("tokenize", "", 1, "--text or --check is needed");
   expectRefused("tokenize", "--text " + file("text"), 2, "--output");

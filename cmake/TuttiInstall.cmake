@@ -17,7 +17,7 @@ function(tutti_shared_library target name)
   endforeach()
   add_library(${target} SHARED ${objects})
   set(exports ${PROJECT_SOURCE_DIR}/cmake/${name}.map)
-  target_link_libraries(${target} PUBLIC Threads::Threads PRIVATE PkgConfig::sodium
+  target_link_libraries(${target} PUBLIC Threads::Threads PRIVATE PkgConfig::sodium PkgConfig::crypto
                         PkgConfig::hwloc)
   get_property(kernels GLOBAL PROPERTY TUTTI_KERNELS)
   foreach(library IN LISTS kernels)

@@ -8,7 +8,7 @@ set -eu
 packages='
   g++ cmake ninja-build ccache pkg-config
   libgtest-dev libbenchmark-dev
-  libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libopenblas-dev libucx-dev
+  libsodium-dev libssl-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libopenblas-dev libucx-dev
   libhwloc-dev libibverbs-dev libpcre2-dev
   clang-format-14 jargon-text iproute2 groff-base gnuplot-nox
   openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev

@@ -2,7 +2,9 @@
 
 // Sealing what goes over one connection in one direction, so that nobody else can read it, and
 // nothing can be changed, repeated, left out or reflected: authenticated encryption with a counter
-// as its nonce. A key is of one connection and one direction, so that no nonce is used twice.
+// as its nonce. A key is of one connection and one direction, so that no nonce is used twice. By
+// OpenSSL's libcrypto, whose AES-256-GCM is several times as fast as libsodium's.
+// By OpenSSL's libcrypto, whose AES-256-GCM is several times as fast as libsodium's.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +38,7 @@ class Cipher {
   ~Cipher();
 
   /// Writes the sealed text, of `text.size() + kSealBytes` bytes, to `out`, which may be `text`'s
-  /// own memory. Throws System once kMostSealed texts are sealed.
+  /// own memory. Throws System once kMostSealed texts are sealed. A text has at most 2 GiB.
   void seal(std::span<const std::byte> text, std::byte* out);
   /// Writes the text of `sealed` to `out`, which may be `sealed`'s own memory. False where it is
   /// not the next text that the other end has sealed; then `out` holds nothing of use.
@@ -46,6 +48,8 @@ class Cipher {
  private:
   struct State;
   std::unique_ptr<State> state_;
+  CipherKind kind_;
+  Key key_;
   uint64_t count_ = 0;
 };
 

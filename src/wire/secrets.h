@@ -1,7 +1,6 @@
 #pragma once
 
-// Keys, random bytes, message authentication and key exchange: with cipher.h the only files that
-// call libsodium.
+// Keys, random bytes, message authentication and key exchange: the only file that calls libsodium.
 
 #include <array>
 #include <cstddef>

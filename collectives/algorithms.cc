@@ -83,9 +83,11 @@ Program Registry::build(const PlanSpec& spec, int rank) const {
   return info.build(spec, rank);
 }
 
+// Never destroyed: exit handlers may still make calls.
 const Registry& registry() {
-  static const Registry all = [] {
-    Registry made;
+  static const Registry& all = *[] {
+    auto* const own = new Registry;
+    Registry& made = *own;
     made.add(ring());
     made.add(doubleTree());
     made.add(recursive());
@@ -93,7 +95,7 @@ const Registry& registry() {
     made.add(twoShot());
     made.add(pairwise());
     made.add(hierarchical());
-    return made;
+    return own;
   }();
   return all;
 }

@@ -85,7 +85,8 @@
 /// \par Fork and exit
 /// A forked child must not use communicators of its parent: calls throw InvalidUsage. A child may
 /// call exec, as it inherits no descriptor. When a communicator is destroyed, it tells the other
-/// ranks that this rank has left. A process that ends without that counts as dead.
+/// ranks that this rank has left. So does a process that ends by exit() or from main(), after its
+/// exit handlers and static objects. A process that ends in another way counts as dead.
 
 #include <array>
 #include <chrono>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "src/base/clock.h"
 #include "src/base/file_descriptor.h"
 #include "src/wire/address.h"
 
@@ -84,6 +85,9 @@ class ControlPlane {
   virtual bool runs(int rank) const = 0;
   /// Tells the others that this rank leaves on purpose: its end is then not a death.
   virtual void leave() = 0;
+  /// Waits until what was sent has left this process, or is not wanted any more, or the deadline
+  /// has passed. Where the process ends behind it: else the destructor sees to that.
+  virtual void awaitSent(const base::Deadline& deadline) = 0;
 };
 
 /// The control planes of `size` ranks in this process, which are each other's threads.

@@ -1,5 +1,6 @@
 #include "src/bootstrap/dispatcher.h"
 
+#include "src/base/at_exit.h"
 #include "src/base/log.h"
 
 namespace tutti::bootstrap {
@@ -173,6 +174,7 @@ void Dispatcher::handleListen(const Event& event) {
 }
 
 void Dispatcher::call(uint64_t channel, const std::function<void(ControlListener&)>& callback) {
+  if (base::exitsNow()) return;
   ControlListener* listener = nullptr;
   {
     std::lock_guard lock(mutex_);

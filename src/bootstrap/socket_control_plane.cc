@@ -9,6 +9,7 @@
 #include <chrono>
 #include <optional>
 
+#include "src/base/backoff.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/service_thread.h"
@@ -47,6 +48,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   Dispatcher& dispatcher() { return dispatcher_; }
   void send(int to, ControlMessage message);
   void leave();
+  void awaitSent(const base::Deadline& deadline);
   bool runs(int rank) const {
     return rank != rank_ && peers_[static_cast<size_t>(rank)]->link.processRuns();
   }
@@ -164,6 +166,14 @@ void Monitor::leave() {
   for (auto& other : peers_)
     if (other && !other->gone.load()) other->link.queue(FrameKind::Leave, {});
   wake();
+}
+
+void Monitor::awaitSent(const base::Deadline& deadline) {
+  const auto waits = [](const std::unique_ptr<Peer>& other) {
+    return other && !other->gone.load() && other->link.sendsWaiting();
+  };
+  base::Backoff backoff(false);
+  while (std::ranges::any_of(peers_, waits) && !deadline.passed()) backoff.idle();
 }
 
 void Monitor::run() {
@@ -372,6 +382,10 @@ class SocketControlPlane final : public ControlPlane {
   void leave() override {
     guard_.requireOwner("leave");
     monitor_->leave();
+  }
+  void awaitSent(const base::Deadline& deadline) override {
+    guard_.requireOwner("awaitSent");
+    monitor_->awaitSent(deadline);
   }
 
  private:

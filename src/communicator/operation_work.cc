@@ -264,6 +264,11 @@ void OperationWork::noteBreak(const transports::ConnectionLost& lost) {
 // A transport has lost its connection with a peer. Most often the control plane says in a moment
 // what has become of that one; without that it is what is known.
 device::Work::Status OperationWork::broken(const transports::ConnectionLost& lost) {
+  if (operation_ && owners_->peers.someoneStopped() && owners_->peers.hasLeft(lost.peer())) {
+    break_.reset();  // the end of one that has left is no loss; watch() finds whether it is needed
+    watch();
+    return Status::Idle;
+  }
   if (nowNs() - brokenNs_ >= kBreakNs)
     owners_->failure.fail(
         Error(ErrorCode::PeerLost,

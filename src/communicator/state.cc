@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/base/log.h"
 #include "src/communicator/setup.h"
 
 namespace tutti {
@@ -27,19 +28,36 @@ Communicator::Impl::Impl(communicator::Membership membership, const communicator
 Communicator::Impl::~Impl() {
   if (who.inForkedChild()) return;  // nobody is told
   if (!watchdog.listens()) return;  // nobody has heard of it
+  drainAtExit.reset();
+  goodbyeAtExit.reset();
   gpu.finish();
+  drain(base::Deadline::after(base::kLongestWait));  // transports have limits of their own
   transports::Endpoint* const endpoint = links.endpoint();
-  const auto hasFailed = [this] { return failure.hasFailed(); };
-  if (endpoint && !hasFailed()) endpoint->drain(hasFailed);
-  // A failure is repeated, so that nobody hears of this rank's leaving before he hears of its
-  // reason. The others need the goodbye too: who has left is not waited for when they shrink.
-  if (const std::optional<Error> reason = failure.reason()) failure.tell(*reason);
-  if (endpoint && hasFailed()) endpoint->abandon();
-  messages.sendAll(
-      communicator::message::GoodbyeMessage{host.collectivesDone(), gpu.collectivesEnded()});
+  if (endpoint && failure.hasFailed()) endpoint->abandon();
+  sayGoodbye();
   gpu.awaitPeers(peers);
   gpu.park();
   watchdog.stop();
+}
+
+// A failure is repeated, so that nobody hears of this rank's leaving before he hears of its reason.
+// The others need the goodbye too: who has left is not waited for when they shrink.
+void Communicator::Impl::sayGoodbye() {
+  if (const std::optional<Error> reason = failure.reason()) failure.tell(*reason);
+  messages.sendAll(
+      communicator::message::GoodbyeMessage{host.collectivesDone(), gpu.collectivesEnded()});
+}
+
+void Communicator::Impl::drain(const base::Deadline& deadline) {
+  const auto ends = [&] { return failure.hasFailed() || deadline.passed(); };
+  transports::Endpoint* const endpoint = links.endpoint();
+  while (endpoint && !ends()) try {
+      return endpoint->drain(ends);
+    } catch (const transports::ConnectionLost&) {  // said once of each peer; the others need theirs
+    } catch (const Error& e) {
+      base::log(LogLevel::Error, who.self(), " leaves: ", e.what());
+      return;
+    }
 }
 
 std::shared_ptr<const communicator::Owners> Communicator::Impl::shared() {
@@ -66,12 +84,14 @@ void Communicator::Impl::connect(base::Deadline deadline) {
     refuse(e);
   }
   watchdog.listen();
+  goodbyeAtExit.emplace([this](const base::Deadline&) { sayGoodbye(); }, base::AtExit::Phase::Last);
   try {
     communicator::connect(owners, settings, deadline);
   } catch (const Error& e) {
     failure.fail(e, true);
     throw;
   }
+  drainAtExit.emplace([this](const base::Deadline& until) { drain(until); });
 }
 
 void Communicator::Impl::connectLocal(

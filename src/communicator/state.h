@@ -12,12 +12,14 @@
 // owners are being destroyed.
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <tutti/communicator.h>
 
+#include "src/base/at_exit.h"
 #include "src/base/clock.h"
 #include "src/communicator/arguments.h"
 #include "src/communicator/children.h"
@@ -74,6 +76,12 @@ struct Communicator::Impl final : std::enable_shared_from_this<Impl> {
   /// Until no operation runs on this rank any more. Throws Timeout.
   void awaitQuiet(base::Deadline deadline);
 
+  // Leaving (state.cc).
+  /// The others are told why it has failed, if it has, and how many collectives it has done.
+  void sayGoodbye();
+  /// Until what was sent has reached the others, or it has failed.
+  void drain(const base::Deadline& deadline);
+
   const communicator::Membership who;
   communicator::Settings settings;  // constant once connected
   communicator::Children children;
@@ -86,6 +94,10 @@ struct Communicator::Impl final : std::enable_shared_from_this<Impl> {
   communicator::GpuBackend gpu;
   const communicator::Owners owners;
   communicator::Watchdog watchdog;
+  // At the program's exit, where it is there still. Other threads may be in calls meanwhile, and
+  // stay there: what they have not sent is not sent. The goodbye comes last, because exit handlers
+  // and static objects may still make calls.
+  std::optional<base::AtExit> drainAtExit, goodbyeAtExit;
 };
 
 }  // namespace tutti

@@ -5,10 +5,18 @@
 namespace tutti::communicator {
 
 World::World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared)
-    : control(std::move(plane)),
-      windows(std::make_unique<WindowTable>(*control, std::move(shared))) {}
+    : control(std::move(plane)), windows(std::make_unique<WindowTable>(*control, shared)) {
+  if (shared) return;
+  atExit_.emplace(
+      [this](const base::Deadline& deadline) {
+        control->leave();
+        control->awaitSent(deadline);
+      },
+      base::AtExit::Phase::Last);
+}
 
 World::~World() {
+  atExit_.reset();
   if (guard.inForkedChild()) {
     base::abandon(std::move(windows));
     return;

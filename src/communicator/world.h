@@ -7,8 +7,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include "src/base/at_exit.h"
 #include "src/base/process.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/communicator/network.h"
@@ -32,6 +34,7 @@ struct World {
  private:
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Network>> networks_;  // by transport
+  std::optional<base::AtExit> atExit_;  // leaves the job, where other processes are in it
 };
 
 }  // namespace tutti::communicator

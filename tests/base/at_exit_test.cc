@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <stdexcept>
 #include <string>
 
 #include "src/base/pipe.h"
@@ -32,22 +34,27 @@ class Exits : public testing::Test {
     return said;
   }
 
+  /// Says `what` in that phase, if it is there still.
+  AtExit* at(char what, AtExit::Phase phase = AtExit::Phase::Handlers) const {
+    return new AtExit([this, what](const Deadline&) { say(what); }, phase);
+  }
+
   Pipe pipe_ = makePipe();
 };
 
 TEST_F(Exits, StopTheNewestFirst) {
   EXPECT_EQ(saidBy([&] {
-              new AtExit([&] { say('a'); });
-              new AtExit([&] { say('b'); });
-              new AtExit([&] { say('c'); });
+              at('a');
+              at('b');
+              at('c');
             }),
             "cba");
 }
 
 TEST_F(Exits, DoNotStopWhatIsGone) {
   EXPECT_EQ(saidBy([&] {
-              auto first = std::make_unique<AtExit>([&] { say('a'); });
-              new AtExit([&] { say('b'); });
+              auto first = std::unique_ptr<AtExit>(at('a'));
+              at('b');
               first.reset();
             }),
             "b");
@@ -55,9 +62,9 @@ TEST_F(Exits, DoNotStopWhatIsGone) {
 
 TEST_F(Exits, OfForkedChildrenStopNothingOfTheirParents) {
   EXPECT_EQ(saidBy([&] {
-              new AtExit([&] { say('a'); });
+              at('a');
               EXPECT_EQ(tests::inChild([&] {
-                          new AtExit([&] { say('c'); });
+                          at('c');
                           std::exit(5);
                           return 0;
                         }),
@@ -65,6 +72,50 @@ TEST_F(Exits, OfForkedChildrenStopNothingOfTheirParents) {
               say('-');
             }),
             "c-a");
+}
+
+/// Its destructor says 's', if it was told to.
+struct SaysAtItsEnd {
+  ~SaysAtItsEnd() {
+    if (pipe < 0) return;
+    EXPECT_EQ(::write(pipe, "s", 1), 1);
+  }
+  int pipe = -1;
+} staticObject;
+
+TEST_F(Exits, StopTheLastBehindExitHandlersAndStaticObjects) {
+  EXPECT_EQ(saidBy([&] {
+              staticObject.pipe = pipe_.writeEnd.get();
+              at('l', AtExit::Phase::Last);
+              at('m', AtExit::Phase::Last);
+              at('h');
+              EXPECT_FALSE(exitsNow());
+              new AtExit([this](const Deadline&) { say(exitsNow() ? 'x' : '?'); },
+                         AtExit::Phase::Last);
+            }),
+            "hsxml");
+}
+
+TEST_F(Exits, GoOnBehindOneThatThrows) {
+  EXPECT_EQ(saidBy([&] {
+              at('a');
+              new AtExit([](const Deadline&) { throw std::runtime_error("on purpose"); });
+            }),
+            "a");
+}
+
+// As where a signal's handler calls exit(), and the thread that it has interrupted holds a lock.
+TEST_F(Exits, DoNotWaitForEver) {
+  static std::mutex held;
+  held.lock();
+  EXPECT_EQ(saidBy([&] {
+              at('l', AtExit::Phase::Last);
+              new AtExit([](const Deadline&) { const std::lock_guard wait(held); },
+                         AtExit::Phase::Last);
+              at('m', AtExit::Phase::Last);
+            }),
+            "m");
+  held.unlock();
 }
 
 }  // namespace

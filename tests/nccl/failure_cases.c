@@ -271,6 +271,34 @@ static void send_another_type(const Rank* rank) {
 }
 static void disagreement_about_types(void) { run_processes(2, send_another_type, -1); }
 
+/* Programs that never destroy their communicators: what they sent arrives, and the others hear that
+ * they have left when they need more. */
+static void exit_early(const Rank* rank) {
+  enum { kCount = 100000 };
+  static float x[kCount];
+  ncclComm_t comm = join(rank), others = NULL;
+  OK(ncclCommSplit(comm, rank->rank == 0 ? NCCL_SPLIT_NOCOLOR : 0, 0, &others, NULL));
+  if (rank->rank == 0) {
+    x[kCount - 1] = 7;
+    OK(ncclSend(x, kCount, ncclFloat, 1, comm, NULL));
+    exit(0);
+  }
+  nap(300);
+  if (rank->rank == 1) {
+    OK(ncclRecv(x, kCount, ncclFloat, 0, comm, NULL));
+    CHECK(x[kCount - 1] == 7);
+  }
+  for (int k = 0; k < 200; ++k) {
+    int one = 1;
+    OK(ncclAllReduce(&one, &one, 1, ncclInt, ncclSum, others, NULL));
+    CHECK_EQ(one, 2);
+  }
+  if (rank->rank == 1)
+    FAILS(ncclRecv(x, kCount, ncclFloat, 0, comm, NULL), ncclRemoteError, ") left");
+  exit(0);
+}
+static void exits_without_destroying(void) { run_processes(3, exit_early, -1); }
+
 /* A parent's communicators do not work in a forked child, and say so. */
 static void forked_child(void) {
   ncclComm_t comm = NULL;
@@ -300,6 +328,7 @@ const Case failure_cases[] = {
     {"failure/shrink_ends_calls", shrink_ends_calls},
     {"failure/disagreement", disagreement},
     {"failure/disagreement_about_types", disagreement_about_types},
+    {"failure/exits_without_destroying", exits_without_destroying},
     {"failure/forked_child", forked_child},
     {NULL, NULL},
 };

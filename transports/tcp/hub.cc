@@ -38,7 +38,7 @@ Hub::Hub(const HubOptions& options)
                     [this](const wire::Claim& claim) { return expect(claim); });
   base::logEnabled(LogLevel::Debug);  // what the thread logs with outlives this object
   thread_.start("tutti-tcp", [this] { run(); });
-  atExit_.emplace([this] { stop(); });
+  atExit_.emplace([this](const base::Deadline&) { stop(); });
 }
 
 Hub::~Hub() {

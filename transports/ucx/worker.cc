@@ -216,7 +216,7 @@ void Worker::initialise(const WorkerOptions& options) {
   ucp.workerReleaseAddress(worker_, address);
   require(ucp.workerGetEfd(worker_, &events_), "tell when something comes");
   stop_ = base::FileDescriptor(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-  atExit_.emplace([this] { stopThread(); });
+  atExit_.emplace([this](const base::Deadline&) { stopThread(); });
   thread_.start("tutti-ucx", [this] { serve(); });
 }
 

@@ -94,6 +94,7 @@ GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const executor::Co
 }
 
 uint64_t GpuBackend::collectivesEnded() const {
+  const auto lock = failure_.lock();
   return rank_ ? rank_->executor().collectivesEnded().value_or(0) : 0;
 }
 uint64_t GpuBackend::messagesLaunched(Line line) const {

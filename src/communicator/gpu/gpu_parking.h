@@ -42,7 +42,7 @@ class GpuParking {
   std::vector<ParkedGpu> parked_;
   bool isServing_ = false, isStopping_ = false;
   base::ServiceThread thread_;  // watches them
-  const base::AtExit atExit_{[this] { stop(); }};
+  const base::AtExit atExit_{[this](const base::Deadline&) { stop(); }};
 };
 
 }  // namespace tutti::communicator

@@ -36,7 +36,7 @@ Proxy::Proxy(const transports::p2p::P2pEndpoint& endpoint,
       device_(endpoint.device()),
       arrivals_(endpoint.device()),
       stopWord_(stopWord),
-      atExit_([this] { abandon(); }) {
+      atExit_([this](const base::Deadline&) { abandon(); }) {
   const auto wanted = remoteLayout(endpoint.layout());
   TUTTI_REQUIRE(remote_ != nullptr && remote_->layout() == wanted, "rank ", endpoint.rank(),
                 " needs a transport to other hosts with ", transports::describe(wanted));

@@ -321,6 +321,7 @@ class RuledControlPlane final : public bootstrap::ControlPlane {
   void ignore(uint64_t channel) override { plane_->ignore(channel); }
   bool runs(int rank) const override { return plane_->runs(rank); }
   void leave() override { plane_->leave(); }
+  void awaitSent(const base::Deadline& deadline) override { plane_->awaitSent(deadline); }
 
  private:
   const std::shared_ptr<bootstrap::ControlPlane> plane_;

@@ -38,6 +38,7 @@ class PlacedPlane final : public bootstrap::ControlPlane {
   void ignore(uint64_t channel) override { inner_->ignore(channel); }
   bool runs(int rank) const override { return inner_->runs(rank); }
   void leave() override { inner_->leave(); }
+  void awaitSent(const base::Deadline& deadline) override { inner_->awaitSent(deadline); }
 
  private:
   const std::shared_ptr<bootstrap::ControlPlane> inner_;

@@ -44,8 +44,10 @@ class Comm {
   // By whoever makes it.
   void ready(Communicator communicator);
   void failed(const Error& error);
-  /// Stops when it is aborted.
+  /// Stops when it is aborted, or not wanted any more.
   std::stop_token stopToken() const { return stop_.get_token(); }
+  /// Ends its making, if it has not ended.
+  void stopMaking() { stop_.request_stop(); }
 
   /// A call on it. Throws what it has failed with, InvalidArgument while something is under way,
   /// and InvalidUsage when it was finalized or revoked. Abort and revoke wait for its end.

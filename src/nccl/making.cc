@@ -1,9 +1,12 @@
 #include "src/nccl/making.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <future>
+#include <mutex>
 #include <set>
 
 #include "src/base/check.h"
@@ -72,30 +75,79 @@ void tellFailure(const Making& making, const std::exception_ptr& failure) {
   if (making.comm) making.comm->failed(asError(failure));
 }
 
-/// Without a thread it has failed; the others of its group wait for it until their deadline.
-void starting(const Making& making, std::exception_ptr& failure,
-              const std::function<void()>& startThread) {
+/// What the makings of a group share. They begin when all have their threads, or none does; and one
+/// that fails ends the others, which may wait for it, until their deadline.
+class Together {
+ public:
+  explicit Together(const std::vector<Making>& makings) {
+    for (const Making& making : makings)
+      if (making.comm) comms_.push_back(making.comm);
+  }
+
+  void begin() { begins_.set_value(true); }
+  /// Instead of begin(): throws `why`, when the threads have let go.
+  void giveUp() { begins_.set_value(false); }
+  bool awaitBegin() const { return gate_.get(); }
+
+  /// What `making` has failed with: where the others' failure has ended it, theirs.
+  std::exception_ptr failed(const Making& making, std::exception_ptr failure) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!first_)
+        first_ = failure;
+      else if (asError(failure).code() == ErrorCode::Aborted)
+        failure = std::make_exception_ptr(Error(
+            asError(first_).code(),
+            base::message("another communicator of its group failed: ", asError(first_).what())));
+    }
+    for (const auto& weak : comms_)
+      if (const auto comm = weak.lock(); comm && comm != making.comm) comm->stopMaking();
+    return failure;
+  }
+  std::exception_ptr first() const {
+    const std::lock_guard lock(mutex_);
+    return first_;
+  }
+
+ private:
+  std::vector<std::weak_ptr<Comm>> comms_;
+  std::promise<bool> begins_;
+  const std::shared_future<bool> gate_ = begins_.get_future().share();
+  mutable std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+/// Failures are for asError() or report().
+std::exception_ptr makeWithOthers(Making& making, Together& together) {
+  if (!together.awaitBegin()) return nullptr;
   try {
-    startThread();
+    makeOne(making);
+    return nullptr;
   } catch (...) {
-    failure = std::current_exception();
-    tellFailure(making, failure);
+    return together.failed(making, std::current_exception());
   }
 }
 
 /// By a thread that nobody waits for. The caller's `out` is not touched from there. Whoever sees
 /// the state of a failure finds its text.
-void makeAlone(Making& making) {
+void makeAlone(Making& making, const std::shared_ptr<Together>& together) {
   auto own = std::make_shared<Making>(making);
-  base::ServiceThread::startAlone(kThread, [own] {
-    try {
-      makeOne(*own);
-    } catch (...) {
-      report(own->function, std::current_exception());
-      tellFailure(*own, std::current_exception());
-    }
+  base::ServiceThread::startAlone(kThread, [own, together] {
+    const auto failure = makeWithOthers(*own, *together);
+    if (!failure) return;
+    report(own->function, failure);
+    tellFailure(*own, failure);
   });
   making.parent.reset();
+}
+
+/// Two ranks of a group that cannot both be in a job: refused before the first of them arrives.
+void requireBoth(const Making::Seat& one, const Making::Seat& other) {
+  if (one.id != other.id) return;
+  TUTTI_REQUIRE(one.size == other.size, "the group joins one unique id as ranks of ", one.size,
+                " and of ", other.size);
+  TUTTI_REQUIRE(one.rank != other.rank, "the group joins one unique id as rank ", one.rank, " of ",
+                one.size, " twice");
 }
 
 /// The ranks of `size` less the excluded ones.
@@ -147,6 +199,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                               .stop = making.comm->stopToken()};
   static_assert(sizeof id == sizeof options.id->bytes);
   std::memcpy(options.id->bytes.data(), &id, sizeof id);
+  making.seat = {*options.id, rank, size};
   making.make = [options] { return Communicator::create(options); };
   giveHandle(making);
   return making;
@@ -230,40 +283,59 @@ void makeAll(ncclComm_t* out, const std::vector<int>& devices) {
   for (const Making& making : made) logMade(making);
 }
 
-ncclResult_t run(std::vector<Making> makings) {
-  bool waitForAll = true;
-  std::vector<std::exception_ptr> failures(makings.size());
+namespace {
+
+/// Each by a thread, until those have ended that are waited for. Whether none of these has failed.
+bool makeTogether(std::vector<Making>& makings, const std::shared_ptr<Together>& together) {
+  std::atomic<bool> allMade{true};
   const auto make = [&](size_t i) {
-    try {
-      makeOne(makings[i]);
-    } catch (...) {
-      failures[i] = std::current_exception();
-      tellFailure(makings[i], failures[i]);
-    }
+    const auto failure = makeWithOthers(makings[i], *together);
+    if (!failure) return;
+    allMade.store(false);
+    tellFailure(makings[i], failure);
   };
   if (makings.size() == 1 && makings[0].blocking) {
+    together->begin();
     make(0);
-  } else {
-    std::deque<base::ServiceThread> threads;  // joined at their end
+    return allMade.load();
+  }
+  std::deque<base::ServiceThread> threads;  // joined at their end
+  try {
     for (size_t i = 0; i < makings.size(); ++i) {
-      Making& making = makings[i];
-      waitForAll &= making.blocking;
-      starting(making, failures[i], [&] {
-        if (making.blocking)
-          threads.emplace_back().start(kThread, [&make, i] { make(i); });
-        else
-          makeAlone(making);
-      });
+      if (makings[i].blocking)
+        threads.emplace_back().start(kThread, [&, i] { make(i); });
+      else
+        makeAlone(makings[i], together);
     }
+  } catch (...) {
+    together->giveUp();
+    for (const Making& making : makings) tellFailure(making, std::current_exception());
+    throw;
   }
-  std::exception_ptr first;
-  for (size_t i = 0; i < makings.size(); ++i) {
-    if (!failures[i]) continue;
-    takeBack(makings[i]);
-    if (!first) first = failures[i];
+  together->begin();
+  threads.clear();
+  return allMade.load();
+}
+
+void requireTogether(const std::vector<Making>& makings) {
+  for (size_t i = 0; i < makings.size(); ++i)
+    for (size_t other = 0; other < i; ++other)
+      if (makings[i].seat && makings[other].seat)
+        requireBoth(*makings[other].seat, *makings[i].seat);
+}
+
+}  // namespace
+
+ncclResult_t run(std::vector<Making> makings) {
+  try {
+    requireTogether(makings);
+    const auto together = std::make_shared<Together>(makings);
+    if (!makeTogether(makings, together)) std::rethrow_exception(together->first());
+  } catch (...) {
+    for (const Making& making : makings) takeBack(making);
+    throw;
   }
-  if (first) std::rethrow_exception(first);
-  return waitForAll ? ncclSuccess : ncclInProgress;
+  return std::ranges::all_of(makings, &Making::blocking) ? ncclSuccess : ncclInProgress;
 }
 
 }  // namespace tutti::nccl

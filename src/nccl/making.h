@@ -21,6 +21,12 @@ struct Making {
   std::shared_ptr<Comm> comm;                ///< null: this rank only takes part
   std::shared_ptr<Comm::Parenthood> parent;  ///< null: it has none
   std::function<std::optional<Communicator>()> make;
+  /// Of one that is made by a unique id.
+  struct Seat {
+    UniqueId id;
+    int rank = 0, size = 1;
+  };
+  std::optional<Seat> seat = {};
   ncclComm_t* out = nullptr;
   ncclComm_t handle = nullptr;
   bool blocking = true;
@@ -41,7 +47,8 @@ void makeAll(ncclComm_t* out, const std::vector<int>& devices);
 void takeBack(const Making& making);
 
 /// Makes them all at the same time. Success, or ncclInProgress when some were not to be waited for.
-/// Throws the first failure among the others, whose handles are gone then.
+/// Throws the first failure among the others; then no handle is left. One that fails ends the
+/// making of all.
 ncclResult_t run(std::vector<Making> makings);
 
 }  // namespace tutti::nccl

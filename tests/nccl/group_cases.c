@@ -187,6 +187,77 @@ static void by_thread(const Rank* rank) {
 }
 static void groups_of_threads(void) { run_threads(2, by_thread); }
 
+/* What a group cannot make is refused before any of it has begun; the deadline of set-up is two
+ * minutes. */
+static void contradictions(void) {
+  ncclUniqueId id, good;
+  ncclComm_t c[4] = {NULL, NULL, NULL, NULL};
+  OK(ncclGetUniqueId(&id));
+  OK(ncclGetUniqueId(&good));
+  const long long begun = now_ms();
+  OK(ncclGroupStart());
+  OK(ncclCommInitRank(&c[0], 3, id, 0));
+  OK(ncclCommInitRank(&c[1], 3, id, 1));
+  OK(ncclCommInitRank(&c[2], 3, id, 1));
+  FAILS(ncclGroupEnd(), ncclInvalidArgument, "one unique id as rank 1 of 3 twice");
+  OK(ncclGroupStart());
+  OK(ncclCommInitRank(&c[0], 2, good, 0));
+  OK(ncclCommInitRank(&c[1], 2, good, 1));
+  OK(ncclCommInitRank(&c[2], 2, id, 0));
+  OK(ncclCommInitRank(&c[3], 3, id, 1));
+  FAILS(ncclGroupEnd(), ncclInvalidArgument, "one unique id as ranks of 2 and of 3");
+  CHECK(now_ms() - begun < 10000);
+  for (int i = 0; i < 4; ++i) CHECK(c[i] == NULL);
+  OK(ncclGroupStart()); /* nobody has used them up */
+  OK(ncclCommInitRank(&c[0], 2, good, 0));
+  OK(ncclCommInitRank(&c[1], 2, good, 1));
+  OK(ncclCommInitRank(&c[2], 1, id, 0));
+  OK(ncclGroupEnd());
+  for (int i = 0; i < 3; ++i) OK(ncclCommDestroy(c[i]));
+}
+
+/* Rank 1 takes the place of rank 0 in the second id. The group of rank 0 hears of it in one of its
+ * members, and the other, which waits for a rank that never comes, ends at once. */
+static void one_fails(const Rank* rank) {
+  Shared* shared = rank->shared;
+  ncclComm_t c[4] = {NULL, NULL, NULL, NULL};
+  ncclConfig_t config = nonblocking();
+  if (rank->rank == 1) {
+    ncclComm_t taken = NULL;
+    CHECK_EQ(ncclCommInitRankConfig(&taken, 2, shared->second_id, 0, &config), ncclInProgress);
+    nap(500);
+    raise_flag(shared, 0);
+    await_flag(shared, 0, 2);
+    OK(ncclCommAbort(taken));
+    return;
+  }
+  await_flag(shared, 0, 1);
+  ncclUniqueId lonely, good;
+  OK(ncclGetUniqueId(&lonely));
+  OK(ncclGetUniqueId(&good));
+  const long long begun = now_ms();
+  OK(ncclGroupStart());
+  OK(ncclCommInitRank(&c[0], 2, lonely, 0));
+  OK(ncclCommInitRank(&c[1], 2, good, 0));
+  OK(ncclCommInitRank(&c[2], 2, good, 1));
+  OK(ncclCommInitRank(&c[3], 2, shared->second_id, 0));
+  FAILS(ncclGroupEnd(), ncclInvalidUsage, "rank 0");
+  for (int i = 0; i < 4; ++i) CHECK(c[i] == NULL);
+  /* Of those that nobody waits for. */
+  OK(ncclGetUniqueId(&lonely));
+  OK(ncclGroupStart());
+  CHECK_EQ(ncclCommInitRankConfig(&c[0], 2, lonely, 0, &config), ncclSuccess);
+  CHECK_EQ(ncclCommInitRankConfig(&c[3], 2, shared->second_id, 0, &config), ncclSuccess);
+  CHECK_EQ(ncclGroupEnd(), ncclInProgress);
+  CHECK_EQ(settle(c[3]), ncclInvalidUsage);
+  CHECK_EQ(settle(c[0]), ncclInvalidUsage);
+  CHECK(now_ms() - begun < 20000);
+  OK(ncclCommAbort(c[0]));
+  OK(ncclCommAbort(c[3]));
+  raise_flag(shared, 0);
+}
+static void members_end_with_their_group(void) { run_processes(2, one_fails, -1); }
+
 const Case group_cases[] = {
     {"groups/everything_at_once", everything_at_once},
     {"groups/order_of_a_pair", order_of_a_pair},
@@ -196,5 +267,7 @@ const Case group_cases[] = {
     {"groups/wrong_sends", wrong_sends},
     {"groups/simulated", simulated},
     {"groups/groups_of_threads", groups_of_threads},
+    {"groups/contradictions", contradictions},
+    {"groups/members_end_with_their_group", members_end_with_their_group},
     {NULL, NULL},
 };

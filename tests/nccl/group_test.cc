@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <optional>
 #include <thread>
 
@@ -87,6 +88,55 @@ TEST(NcclGroups, ThatAreSpoiltTakeHandlesBack) {
   EXPECT_EQ(group.end(), ncclInvalidArgument);
   EXPECT_FALSE(one.made);
   EXPECT_EQ(one.handle, nullptr);
+}
+
+// Which fails, and what waits for it.
+TEST(NcclGroups, EndAllTheirMakingsWithTheFirstThatFails) {
+  ToBeMade waits, fails, done;
+  waits.making.make = [stop = waits.making.comm->stopToken()]() -> std::optional<Communicator> {
+    for (int ms = 0; ms < 20'000 && !stop.stop_requested(); ++ms)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (stop.stop_requested()) throw Error(ErrorCode::Aborted, "stopped");
+    return std::move(Communicator::createLocal(1).front());
+  };
+  fails.making.make = []() -> std::optional<Communicator> {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    throw Error(ErrorCode::System, "on purpose");
+  };
+  const auto comm = waits.making.comm;
+  NcclGroup& group = NcclGroup::ofThread();
+  group.start();
+  for (const auto* each : {&waits, &done, &fails}) group.add(each->making);
+  EXPECT_EQ(refusal([&] { group.end(); }), "system error: on purpose");
+  EXPECT_TRUE(done.made);
+  for (const auto* each : {&waits, &done, &fails}) EXPECT_EQ(each->handle, nullptr);
+  EXPECT_EQ(refusal([&] { comm->rank(); }),
+            "system error: another communicator of its group failed: on purpose");
+}
+
+TEST(NcclGroups, BeginNothingThatCannotBeTogether) {
+  UniqueId id, other;
+  other.bytes[5] = std::byte{1};
+  const auto refused = [](const Making::Seat& a, const Making::Seat& b) {
+    ToBeMade one, two;
+    one.making.seat = a;
+    two.making.seat = b;
+    NcclGroup& group = NcclGroup::ofThread();
+    group.start();
+    group.add(one.making);
+    group.add(two.making);
+    const std::string why = refusal([&] { group.end(); });
+    EXPECT_EQ(one.made && two.made, why == "accepted");
+    EXPECT_EQ(one.made || two.made, why == "accepted");
+    EXPECT_EQ(one.handle != nullptr, why == "accepted");
+    return why;
+  };
+  EXPECT_EQ(refused({id, 0, 2}, {id, 1, 2}), "accepted");
+  EXPECT_EQ(refused({id, 1, 2}, {other, 1, 3}), "accepted");
+  EXPECT_EQ(refused({id, 1, 2}, {id, 1, 2}),
+            "invalid argument: the group joins one unique id as rank 1 of 2 twice");
+  EXPECT_EQ(refused({id, 0, 2}, {id, 1, 3}),
+            "invalid argument: the group joins one unique id as ranks of 2 and of 3");
 }
 
 TEST(NcclGroups, OfCommunicatorsAreNotSimulated) {

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "src/base/env.h"
+#include "src/base/printable.h"
 #include "src/base/process.h"
 
 namespace tutti {
@@ -56,7 +57,7 @@ void logLine(LogLevel level, const std::string& line) {
     sink().custom(level, line);
     return;
   }
-  const std::string whole = message("tutti [", toString(level), "] ", line, "\n");
+  const std::string whole = message("tutti [", toString(level), "] ", printableLines(line), "\n");
   std::fwrite(whole.data(), 1, whole.size(), stderr);
 }
 

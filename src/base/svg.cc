@@ -1,13 +1,23 @@
 #include "src/base/svg.h"
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 
 namespace tutti::base {
 namespace {
 
+/// XML knows UTF-8 only, and of that not the last two characters of the first plane.
+std::string withoutUnknown(const std::string& text) {
+  std::string known = asUtf8(text);
+  for (const char* unknown : {"\xEF\xBF\xBE", "\xEF\xBF\xBF"})
+    for (size_t at = 0; (at = known.find(unknown, at)) != std::string::npos;)
+      known.replace(at, 3, "\xEF\xBF\xBD");
+  return known;
+}
+
 std::string escape(const std::string& text) {
   std::string safe;
-  for (const char c : text) {
+  for (const char c : withoutUnknown(text)) {
     const bool control = static_cast<unsigned char>(c) < ' ';  // XML has no way to write these
     if (c == '&')
       safe += "&amp;";

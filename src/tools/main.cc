@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 
+#include "src/base/printable.h"
 #include "src/tools/doctor/doctor.h"
 #include "src/tools/explain/explain.h"
 #include "src/tools/nccl_perf/nccl_perf.h"
@@ -68,7 +69,8 @@ int dispatch(int argc, char** argv) {
   if (std::strcmp(name, "--version") == 0) return std::puts("tutti " TUTTI_VERSION), 0;
   for (const Command& command : kCommands)
     if (std::strcmp(name, command.name) == 0) return command.run(argc - 1, argv + 1);
-  if (*name) std::fprintf(stderr, "tutti: there is no command %s\n\n", name);
+  if (*name)
+    std::fprintf(stderr, "tutti: there is no command %s\n\n", tutti::base::printable(name).c_str());
   printHelp(stderr);
   return 2;
 }
@@ -90,7 +92,7 @@ int main(int argc, char** argv) {
     const int code = dispatch(argc, argv);
     return code != 0 || printed() ? code : 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tutti: %s\n", error.what());
+    std::fprintf(stderr, "tutti: %s\n", tutti::base::printableLines(error.what()).c_str());
     return 1;
   }
 }

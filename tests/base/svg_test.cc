@@ -34,5 +34,14 @@ TEST(Svg, EscapesText) {
   EXPECT_NE(document.find(">&lt;&amp;&gt;  \"</text>"), std::string::npos) << document;
 }
 
+TEST(Svg, IsUtf8WhateverTheTextIs) {
+  Svg svg(1, 1, "h\xF6st");
+  svg.text(0, 0, "\xEF\xBF\xBE \xEF\xBF\xBF \xC3\xB6");
+  const std::string document = std::move(svg).finish();
+  EXPECT_NE(document.find("<title>h\xEF\xBF\xBDst</title>"), std::string::npos) << document;
+  EXPECT_NE(document.find(">\xEF\xBF\xBD \xEF\xBF\xBD \xC3\xB6</text>"), std::string::npos)
+      << document;
+}
+
 }  // namespace
 }  // namespace tutti::base

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "src/base/printable.h"
+
 namespace tutti::tools {
 
 std::string Page::padded(const std::string& label) const {
@@ -28,7 +30,7 @@ void Page::line(const std::string& label, const std::string& words) {
 }
 
 void Page::raw(const std::string& words) {
-  text_ += words.substr(0, words.find_last_not_of(' ') + 1) + "\n";
+  text_ += base::printable(words.substr(0, words.find_last_not_of(' ') + 1)) + "\n";
 }
 
 void Page::heading(const std::string& words) {

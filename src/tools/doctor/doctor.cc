@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/tools/common/json.h"
 #include "src/tools/common/page.h"
 #include "src/tools/common/units.h"
@@ -66,7 +67,7 @@ std::string doctorJson(std::span<const Finding> findings, int ranks) {
                     {"mend", f.mend}});
   const Json json{
       {"ranks", ranks}, {"problems", problemsIn(findings)}, {"findings", std::move(list)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return jsonLine(json);
 }
 
 int doctorMain(int argc, char** argv) {
@@ -79,7 +80,7 @@ int doctorMain(int argc, char** argv) {
     std::fputs((options.json ? doctorJson : doctorText)(findings, facts.ranks).c_str(), stdout);
     return problemsIn(findings) == 0 ? 0 : 1;
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti doctor: %s\n", e.what());
+    std::fprintf(stderr, "tutti doctor: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

@@ -11,6 +11,7 @@
 #include "collectives/chooser.h"
 #include "collectives/cost_walk.h"
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/communicator/inspection.h"
 #include "src/tools/common/algorithm_times.h"
 #include "src/tools/common/launch_ranks.h"
@@ -188,13 +189,13 @@ int explainMain(int argc, char** argv) {
     if (const int* code = std::get_if<int>(&parsed)) return *code;
     options = std::get<ExplainOptions>(parsed);
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti explain: %s\n", e.what());
+    std::fprintf(stderr, "tutti explain: %s\n", base::printableLines(e.what()).c_str());
     return 2;
   }
   try {
     return run(options, argc, argv);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti explain: %s\n", e.what());
+    std::fprintf(stderr, "tutti explain: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

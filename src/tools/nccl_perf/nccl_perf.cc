@@ -7,6 +7,7 @@
 #include <tutti/launch.h>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/tools/nccl_perf/nccl_perf_options.h"
 #include "src/tools/nccl_perf/nccl_perf_ranks.h"
 #include "src/tools/nccl_perf/nccl_perf_run.h"
@@ -60,10 +61,10 @@ int ncclPerfMain(int argc, char** argv) {
     if (const int* code = std::get_if<int>(&parsed)) return *code;
     return measure(std::get<NcclPerfOptions>(parsed));
   } catch (const Error& e) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), e.what());
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printableLines(e.what()).c_str());
     return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), e.what());
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printableLines(e.what()).c_str());
     return 1;
   }
 }

@@ -7,6 +7,7 @@
 #include <tutti/tutti.h>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/tools/common/device_option.h"
 #include "src/tools/common/launch_ranks.h"
 #include "src/tools/perf/perf_options.h"
@@ -44,13 +45,13 @@ int perfMain(int argc, char** argv) {
     if (const int* code = std::get_if<int>(&parsed)) return *code;
     options = std::get<PerfOptions>(parsed);
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti perf: %s\n", e.what());
+    std::fprintf(stderr, "tutti perf: %s\n", base::printableLines(e.what()).c_str());
     return 2;
   }
   try {
     return options.ranks == 0 ? runRank(options) : launchRanks("perf", options.ranks, argc, argv);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti perf: %s\n", e.what());
+    std::fprintf(stderr, "tutti perf: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

@@ -1,4 +1,5 @@
 #include "src/tools/perf/perf_report.h"
+#include "src/tools/common/json.h"
 
 #include <algorithm>
 #include <cstdarg>
@@ -116,18 +117,17 @@ std::string perfFooter(const PerfTotals& totals, bool checked) {
 }
 
 std::string perfJson(const PerfOptions& options, int ranks, const PerfRow& row) {
-  return nlohmann::json{{"collective", options.collectiveName},
-                        {"ranks", ranks},
-                        {"bytes", row.bytes},
-                        {"count", row.count},
-                        {"type", toString(options.type)},
-                        {"op", toString(options.op)},
-                        {"root", shownRoot(options)},
-                        {"algorithm", options.algorithm.empty() ? "automatic" : options.algorithm},
-                        {"out_of_place", timingJson(row.outOfPlace)},
-                        {"in_place", timingJson(row.inPlace)}}
-             .dump() +
-         "\n";
+  return jsonLine(
+      nlohmann::json{{"collective", options.collectiveName},
+                     {"ranks", ranks},
+                     {"bytes", row.bytes},
+                     {"count", row.count},
+                     {"type", toString(options.type)},
+                     {"op", toString(options.op)},
+                     {"root", shownRoot(options)},
+                     {"algorithm", options.algorithm.empty() ? "automatic" : options.algorithm},
+                     {"out_of_place", timingJson(row.outOfPlace)},
+                     {"in_place", timingJson(row.inPlace)}});
 }
 
 }  // namespace tutti::tools

@@ -7,6 +7,7 @@
 #include "parallel/huggingface/config.h"
 #include "parallel/planner/model_names.h"
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/tools/perf/perf_options.h"
 #include "src/tools/simulate/cluster_file.h"
 #include "src/tools/simulate/cluster_network.h"
@@ -143,10 +144,10 @@ int planTrainingMain(int argc, char** argv) {
     std::fputs((o.json ? planTrainingJson(o, plan) : planTrainingText(o, plan)).c_str(), stdout);
     return plan.fitting.empty() ? 1 : 0;
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti plan-training: %s\n", e.what());
+    std::fprintf(stderr, "tutti plan-training: %s\n", base::printableLines(e.what()).c_str());
     return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti plan-training: %s\n", e.what());
+    std::fprintf(stderr, "tutti plan-training: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

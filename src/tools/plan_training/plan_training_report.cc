@@ -115,22 +115,20 @@ std::string planTrainingJson(const PlanTrainingOptions& o, const Plan& plan) {
                        {"bytes", misfit.memory.total()},
                        {"memory", memoryJson(misfit.memory)},
                        {"reason", tooLarge(misfit.memory, o.memoryBytes)}});
-  return Json{{"model", o.model},
-              {"parameters", parametersOf(o.job.model)},
-              {"devices", o.devices},
-              {"memory_bytes", o.memoryBytes},
-              {"topology", o.topology},
-              {"batch", o.job.batch},
-              {"context", o.job.context},
-              {"type", toString(o.job.types.weights)},
-              {"gradients", toString(o.job.types.gradients)},
-              {"optimizer", parallel::toString(o.job.optimizer)},
-              {"dry_runs", plan.dryRuns},
-              {"fitting", plan.fitting.size()},
-              {"layouts", layouts},
-              {"misfits", misfits}}
-             .dump() +
-         "\n";
+  return jsonLine(Json{{"model", o.model},
+                       {"parameters", parametersOf(o.job.model)},
+                       {"devices", o.devices},
+                       {"memory_bytes", o.memoryBytes},
+                       {"topology", o.topology},
+                       {"batch", o.job.batch},
+                       {"context", o.job.context},
+                       {"type", toString(o.job.types.weights)},
+                       {"gradients", toString(o.job.types.gradients)},
+                       {"optimizer", parallel::toString(o.job.optimizer)},
+                       {"dry_runs", plan.dryRuns},
+                       {"fitting", plan.fitting.size()},
+                       {"layouts", layouts},
+                       {"misfits", misfits}});
 }
 
 }  // namespace tutti::tools

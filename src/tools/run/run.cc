@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 
 namespace tutti::tools {
 namespace {
@@ -136,13 +137,14 @@ int runMain(int argc, char** argv) {
     }
     options = std::get<LaunchOptions>(parsed);
   } catch (const Error& error) {
-    std::fprintf(stderr, "tutti run: %s\n(tutti run --help shows the options)\n", error.what());
+    std::fprintf(stderr, "tutti run: %s\n(tutti run --help shows the options)\n",
+                 base::printableLines(error.what()).c_str());
     return 2;
   }
   try {
     return launch(options);
   } catch (const Error& error) {
-    std::fprintf(stderr, "tutti run: %s\n", error.what());
+    std::fprintf(stderr, "tutti run: %s\n", base::printableLines(error.what()).c_str());
     return error.code() == ErrorCode::InvalidArgument ? 2 : 1;
   }
 }

@@ -6,6 +6,7 @@
 
 #include "parallel/pipeline/violations.h"
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/tools/common/output_file.h"
 #include "src/tools/perf/perf_options.h"
 
@@ -96,10 +97,10 @@ int scheduleMain(int argc, char** argv) {
     if (const int* code = std::get_if<int>(&parsed)) return *code;
     return showSchedule(std::get<ScheduleCommand>(parsed));
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti schedule: %s\n", e.what());
+    std::fprintf(stderr, "tutti schedule: %s\n", base::printableLines(e.what()).c_str());
     return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti schedule: %s\n", e.what());
+    std::fprintf(stderr, "tutti schedule: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

@@ -116,7 +116,7 @@ std::string scheduleJson(const Schedule& s, const Costs& c) {
                   {"idle_share", bubble.value()},
                   {"idle_fraction", {bubble.over, bubble.under}},
                   {"ranks", ranks}};
-  return json.dump() + "\n";
+  return jsonLine(json);
 }
 
 }  // namespace tutti::tools

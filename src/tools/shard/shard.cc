@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/tools/shard/shard_report.h"
 
 namespace tutti::tools {
@@ -53,10 +54,10 @@ int shardMain(int argc, char** argv) {
     std::fputs((options.json ? shardJson(report) : shardText(report)).c_str(), stdout);
     return 0;
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti shard: %s\n", e.what());
+    std::fprintf(stderr, "tutti shard: %s\n", base::printableLines(e.what()).c_str());
     return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti shard: %s\n", e.what());
+    std::fprintf(stderr, "tutti shard: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

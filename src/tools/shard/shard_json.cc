@@ -59,7 +59,7 @@ std::string shardJson(const ShardReport& report) {
                   {"tensors", arrayOf(report.tensors, tensorOf)},
                   {"cases", arrayOf(report.cases, caseOf)},
                   {"ways", arrayOf(report.ways, wayOf)}};
-  return json.dump() + "\n";
+  return jsonLine(json);
 }
 
 }  // namespace tutti::tools

@@ -5,6 +5,7 @@
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/plan/drawing.h"
 #include "src/plan/hosts.h"
 #include "src/plan/text.h"
@@ -91,10 +92,10 @@ int planMain(int argc, char** argv) {
     std::fputs(showPlan(std::get<PlanOptions>(parsed)).c_str(), stdout);
     return 0;
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti plan: %s\n", e.what());
+    std::fprintf(stderr, "tutti plan: %s\n", base::printableLines(e.what()).c_str());
     return e.code() == ErrorCode::System ? 1 : 2;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti plan: %s\n", e.what());
+    std::fprintf(stderr, "tutti plan: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

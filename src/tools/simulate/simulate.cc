@@ -9,6 +9,7 @@
 
 #include "collectives/simulate.h"
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/tools/perf/perf_options.h"
 #include "src/tools/simulate/cluster_file.h"
 #include "src/tools/simulate/simulate_report.h"
@@ -182,10 +183,10 @@ int simulateMain(int argc, char** argv) {
     simulate(std::get<SimulateOptions>(parsed), clusterFolder());
     return 0;
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti simulate: %s\n", e.what());
+    std::fprintf(stderr, "tutti simulate: %s\n", base::printableLines(e.what()).c_str());
     return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti simulate: %s\n", e.what());
+    std::fprintf(stderr, "tutti simulate: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/check.h"
+#include "src/tools/common/json.h"
 #include "src/tools/perf/perf_report.h"
 
 namespace tutti::tools {
@@ -60,7 +61,7 @@ std::string simulateJson(const SimulateOptions& options, const topology::Cluster
                       {"bandwidth_bound_us", row.bounds.bandwidthMicroseconds}};
   if (!row.microseconds) {
     json["skipped"] = row.refusal;
-    return json.dump() + "\n";
+    return jsonLine(json);
   }
   json["us"] = *row.microseconds;
   json["algbw_GBps"] = row.algorithmGBps();
@@ -68,7 +69,7 @@ std::string simulateJson(const SimulateOptions& options, const topology::Cluster
   json["ratio"] = row.timesBound();
   json["ranks_walked"] = row.ranksWalked;
   json["fastest"] = row.fastest;
-  return json.dump() + "\n";
+  return jsonLine(json);
 }
 
 }  // namespace tutti::tools

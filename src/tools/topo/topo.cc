@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/device/cuda.h"
 #include "src/tools/common/output_file.h"
 #include "src/tools/topo/topo_report.h"
@@ -50,7 +51,7 @@ int topoMain(int argc, char** argv) {
   try {
     return showTopo(std::get<TopoOptions>(parsed));
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti topo: %s\n", e.what());
+    std::fprintf(stderr, "tutti topo: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

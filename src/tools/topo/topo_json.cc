@@ -164,8 +164,7 @@ std::string topoJson(const Machine& m, int ranks) {
                 {"how", p.how}};
   });
   json["ranks"] = ranksOf(m, devices, ranks);
-  // Names come from hardware: what is no UTF-8 is replaced.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return jsonLine(json);
 }
 
 }  // namespace tutti::tools

@@ -14,6 +14,7 @@
 
 #include "collectives/regret.h"
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/settings.h"
 #include "src/tools/common/algorithm_times.h"
@@ -303,13 +304,13 @@ int tuneMain(int argc, char** argv) {
     if (const int* code = std::get_if<int>(&parsed)) return *code;
     options = std::get<TuneOptions>(parsed);
   } catch (const Error& e) {
-    std::fprintf(stderr, "tutti tune: %s\n", e.what());
+    std::fprintf(stderr, "tutti tune: %s\n", base::printableLines(e.what()).c_str());
     return 2;
   }
   try {
     return run(options, argc, argv);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti tune: %s\n", e.what());
+    std::fprintf(stderr, "tutti tune: %s\n", base::printableLines(e.what()).c_str());
     return 1;
   }
 }

@@ -116,6 +116,23 @@ TEST(SimulateCommand, SaysWhatItSkips) {
   EXPECT_FALSE(rows[0].contains("us"));
 }
 
+TEST(SimulateCommand, TakesFilesWhoseNamesAreNoUtf8) {
+  const TemporaryFolder folder;
+  const std::string name = folder.path().string() + "/h\xF6st\x1B.json";
+  std::ofstream(name) << R"({"ranks_per_host": 8})";
+  const Result refused = simulate({"scan", "-n", "8", "--topology", name});
+  EXPECT_TRUE(contains(refused.err, "/h?st?.json: there is no inside\n")) << refused.err;
+  std::filesystem::copy_file(
+      std::filesystem::path(pagePath).parent_path() / "../../src/tools/topologies/h100-8.json",
+      name, std::filesystem::copy_options::overwrite_existing);
+  const Result run = simulate({"all_reduce", "-n", "8", "--algo", "ring", "--topology", name,
+                               "--json", folder.path().string() + "/rows"});
+  ASSERT_EQ(run.exitCode, 0) << run.err;
+  const std::vector<Json> rows = jsonLines(folder.read("rows"));
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_TRUE(contains(rows[0]["topology"].get<std::string>(), "h\xEF\xBF\xBDst")) << rows[0];
+}
+
 TEST(SimulateCommand, RefusesByName) {
   const TemporaryFolder folder;
   std::ofstream(folder.path().string() + "/wrong.json") << "{\"ranks_per_host\": 8}";

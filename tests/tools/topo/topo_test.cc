@@ -288,6 +288,15 @@ TEST(TopoSvg, ShowsEveryPart) {
   EXPECT_EQ(count(svg, "shm: the 8 ranks of this host (28 pairs), by shared memory"), 1);
 }
 
+// Host names are whatever the kernel was told.
+TEST(Topo, IsUtf8WhateverTheNamesAre) {
+  Machine m = bigMachine();
+  m.host = "h\xF6st\x1B";
+  EXPECT_TRUE(topoSvg(m, 2).find("h\xEF\xBF\xBDst ") != std::string::npos);
+  EXPECT_TRUE(topoText(m, 2).find("h?st?: ") != std::string::npos) << topoText(m, 2);
+  EXPECT_TRUE(topoJson(m, 2).find("h\xEF\xBF\xBDst\\u001b") != std::string::npos);
+}
+
 TEST(TopoSvg, IsTheOneInTheDocs) {
   std::ifstream in(picturePath);
   std::ostringstream shown;

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "src/base/check.h"
+#include "src/tools/common/json.h"
 
 namespace tutti::tools {
 namespace {
@@ -11,17 +13,25 @@ namespace {
 constexpr uint64_t kMostBlockBytes = uint64_t{1} << 40;
 constexpr int kMostRanks = 16384;
 
-/// A number of an object, within limits; else throws a reason.
+/// Within limits, and whole where its type is; else throws a reason.
 template <class Number>
-Number numberOf(const nlohmann::json& object, const char* name, Number least, Number most) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_number())
-    throw std::runtime_error(base::message(name, " is no number"));
-  const double value = found->get<double>();
+Number numberIn(const nlohmann::json& found, const char* name, Number least, Number most) {
+  if (!found.is_number()) throw std::runtime_error(base::message(name, " is no number"));
+  const double value = found.get<double>();
   if (!(value >= static_cast<double>(least)) || !(value <= static_cast<double>(most)))
     throw std::runtime_error(
         base::message(name, " is ", value, ", not between ", least, " and ", most));
+  if (std::is_integral_v<Number> && !found.is_number_integer())
+    throw std::runtime_error(base::message(name, " is ", value, ", no whole number"));
   return static_cast<Number>(value);
+}
+
+/// That of an object.
+template <class Number>
+Number numberOf(const nlohmann::json& object, const char* name, Number least, Number most) {
+  const auto found = object.find(name);
+  if (found == object.end()) throw std::runtime_error(base::message(name, " is no number"));
+  return numberIn(*found, name, least, most);
 }
 
 Verdict verdictOf(const nlohmann::json& object) {
@@ -38,11 +48,12 @@ Verdict verdictOf(const nlohmann::json& object) {
   topology.cores = numberOf(object, "cores", 1, kMostRanks);
   topology.slotBytes = numberOf<size_t>(object, "slot_bytes", 64, size_t{1} << 30);
   topology.channels = numberOf(object, "channels", 1, 64);
-  topology.hostOf = object.at("hosts").get<std::vector<int>>();
+  const auto& hosts = object.at("hosts");
+  if (!hosts.is_array()) throw std::runtime_error("hosts is no list");
+  for (const auto& host : hosts)
+    topology.hostOf.push_back(numberIn(host, "a host", 0, topology.ranks - 1));
   if (topology.hostOf.size() != static_cast<size_t>(topology.ranks))
     throw std::runtime_error("hosts are not one for each rank");
-  for (const int host : topology.hostOf)
-    if (host < 0 || host >= topology.ranks) throw std::runtime_error("hosts are numbered from 0");
   for (const auto& entry : object.at("microseconds").items())
     microseconds[entry.key()] = numberOf(object.at("microseconds"), entry.key().c_str(), 1e-3, 1e9);
   if (!windows) asking = numberOf(object, "asking", 0.0, 1e9);
@@ -71,7 +82,7 @@ std::string jsonOf(const Verdict& verdict) {
                       {"ratio", rounded(verdict.ratio)},
                       {"ratio_low", rounded(verdict.leastRatio)}};
   if (!windows) line["asking"] = rounded(asking);
-  return line.dump() + "\n";
+  return jsonLine(line);
 }
 
 std::vector<Verdict> readRecord(std::istream& lines, const std::string& where) {

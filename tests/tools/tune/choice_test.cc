@@ -244,7 +244,13 @@ TEST(Record, SaysWhatItRefusesAndWhere) {
             std::string::npos);
   EXPECT_NE(refusal("\"ranks\":2", "\"ranks\":3").find("one for each rank"), std::string::npos);
   EXPECT_NE(refusal("all_reduce", "all_produce").find("no such collective"), std::string::npos);
-  EXPECT_NE(refusal("[0,0]", "[0,7]").find("numbered from 0"), std::string::npos);
+  EXPECT_NE(refusal("[0,0]", "[0,7]").find("a host is 7, not between 0 and 1"), std::string::npos);
+  EXPECT_NE(refusal("[0,0]", "[1e300,0]").find("a host is 1e+300"), std::string::npos);
+  EXPECT_NE(refusal("[0,0]", "[0,-1]").find("a host is -1"), std::string::npos);
+  EXPECT_NE(refusal("[0,0]", "[0,0.5]").find("a host is 0.5, no whole number"), std::string::npos);
+  EXPECT_NE(refusal("[0,0]", "[0,true]").find("a host is no number"), std::string::npos);
+  EXPECT_NE(refusal("[0,0]", "7").find("hosts is no list"), std::string::npos);
+  EXPECT_NE(refusal("\"ranks\":2", "\"ranks\":2.5").find("no whole number"), std::string::npos);
   refusal("\"windows\":true", "\"windows\":1");
   EXPECT_NE(refusal("\"windows\":true", "\"windows\":false").find("asking is no number"),
             std::string::npos);

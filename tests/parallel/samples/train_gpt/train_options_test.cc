@@ -177,6 +177,15 @@ FromFile fromFile(const std::string& lines, const std::string& flags = "") {
   return result;
 }
 
+// The parser takes for granted that a key begins there, where it has assertions.
+TEST(TrainOptions, ComeFromFilesThatTheParserRefuses) {
+  for (const char* lines : {"[\x1F", "[\n", "[.", "a.\x1F = 1", "[a.\xFF]"}) {
+    const FromFile got = fromFile(lines);
+    EXPECT_EQ(got.exitCode, 2) << lines;
+    EXPECT_TRUE(got.printed.starts_with("train_gpt: FILE, line 2: ")) << got.printed;
+  }
+}
+
 TEST(TrainOptions, ComeFromAFileToo) {
   const FromFile read = fromFile(
       "# a run\npp = 2\nstages = [3, 1]\nschedule = 'zb-h1'\nlr = 2.5e-3\ndeterministic = true\n"

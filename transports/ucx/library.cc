@@ -116,6 +116,9 @@ UcxLibrary load() {
   find(handle, "ucp_request_check_status", l.requestCheckStatus);
   find(handle, "ucp_request_free", l.requestFree);
   find(handle, "ucs_status_string", l.statusString);
+  decltype(&ucp_get_version) getVersion = nullptr;
+  find(handle, "ucp_get_version", getVersion);
+  getVersion(&l.version.major, &l.version.minor, &l.version.release);
   return l;
 }
 

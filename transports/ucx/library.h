@@ -8,6 +8,8 @@
 
 #include <ucp/api/ucp.h>
 
+#include "transports/ucx/quirks.h"
+
 namespace tutti::transports::ucx {
 
 /// The functions that are used, named as in ucp.h.
@@ -35,6 +37,7 @@ struct UcxLibrary {
   decltype(&ucp_request_check_status) requestCheckStatus;
   decltype(&ucp_request_free) requestFree;
   decltype(&ucs_status_string) statusString;
+  UcxVersion version;
 };
 
 /// Throws Unsupported saying what is missing.

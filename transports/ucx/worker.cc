@@ -21,10 +21,10 @@
 #include "src/base/clock.h"
 #include "src/base/printable.h"
 #include "transports/ring_layout.h"
+#include "transports/ucx/configuration.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/locked_memory.h"
 #include "transports/ucx/network_devices.h"
-#include "src/base/rdma_devices.h"
 #include "transports/ucx/settings.h"
 #include "transports/ucx/worker_sockets.h"
 
@@ -45,38 +45,8 @@ constexpr std::chrono::milliseconds kFarewell{1000};
 // A connection over TCP has one descriptor, and a few more while it is made.
 constexpr uint64_t kConnectionDescriptors = 8;
 // Of all descriptors that there may be: so much at most is left to connections that peers begin,
-// one for each that is not connected to from here. UCX 1.13 aborts the process when it has none for
-// them.
+// one for each that is not connected to from here.
 constexpr uint64_t kPeersShare = 4;
-
-// So that a peer's death is noticed within 5 s where UCX looks for it, unreliable datagrams aside:
-// UCX 1.13 aborts the process when it loses patience with one to whom it has not got through yet,
-// and reliable connections are made by these. So it may not; the control plane and the deadlines of
-// operations do that.
-//
-// And so that a full slot goes over TCP as one segment, headers included: a message of several is
-// put together by UCX in memory that it gets for it and gives back, which took up to 1.4 times as
-// long, and from 64 KiB on, UCX's default, nearly three times where all of a call is one message.
-// UCX refuses segments that are sent larger than they are taken in.
-//
-// And so that UCX copies what the kernel does not take of a message at once, and all of a message
-// longer than a segment: it sends from where a message lies only with one vector for its memory and
-// one for its header. UCX 1.13 aborts the process when the kernel gives a connection up while part
-// of such a message is unsent and something that came is unread.
-//
-// What the user has set in the environment stays.
-struct Default {
-  const char *variable, *name, *value;
-};
-// A connect() that blocks would hold the worker's lock for as long as the kernel tries to reach a
-// host that does not answer.
-constexpr std::array<Default, 7> kDefaults{{{"UCX_TCP_CONN_NB", "CONN_NB", "y"},
-                                            {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
-                                            {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s"},
-                                            {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},
-                                            {"UCX_TCP_KEEPCNT", "KEEPCNT", "3"},
-                                            {"UCX_TCP_MAX_IOV", "MAX_IOV", "1"},
-                                            {"UCX_UD_TIMEOUT", "UD_TIMEOUT", "3600s"}}};
 
 struct Descriptors {
   uint64_t open = 0, limit = 0;
@@ -106,47 +76,13 @@ std::string environmentOfUcx() {
   return text.empty() ? text : text + "; ";
 }
 
+bool has(Quirk quirk) { return has(library().version, quirk); }
+
 void require(ucs_status_t status, const char* what) {
   if (status != UCS_OK)
     base::fail(ErrorCode::System, "UCX cannot ", what, ": ", library().statusString(status), "; ",
                status == UCS_ERR_INVALID_PARAM ? environmentOfUcx() : "", describe(descriptors()),
                "; TUTTI_LOG=info shows what UCX says itself");
-}
-
-struct ReleaseConfig {
-  void operator()(ucp_config_t* config) const { library().configRelease(config); }
-};
-using Config = std::unique_ptr<ucp_config_t, ReleaseConfig>;
-
-void set(const Config& config, const char* name, const std::string& value) {
-  if (library().configModify(config.get(), name, value.c_str()) != UCS_OK)
-    base::fail(ErrorCode::System, "UCX does not accept UCX_", name, "=", value);
-}
-
-/// That of `variable`, or else of `other`, or else what a full slot needs.
-const char* segmentOf(const char* variable, const char* other) {
-  for (const char* const each : {variable, other})
-    if (const char* const value = std::getenv(each)) return value;
-  return "320K";
-}
-
-Config readConfig(const WorkerOptions& options) {
-  ucp_config_t* read = nullptr;
-  require(library().configRead(nullptr, nullptr, &read), "read its configuration");
-  Config config(read);
-  for (const auto& [variable, name, value] : kDefaults)
-    if (!std::getenv(variable)) library().configModify(config.get(), name, value);
-  constexpr const char *kTaken = "UCX_TCP_RX_SEG_SIZE", *kSent = "UCX_TCP_TX_SEG_SIZE";
-  library().configModify(config.get(), "RX_SEG_SIZE", segmentOf(kTaken, kSent));
-  library().configModify(config.get(), "TX_SEG_SIZE", segmentOf(kSent, kTaken));
-  const bool rdma = allowsRdma(effective(options.tls, "UCX_TLS")) && !base::usableRdmaDevices().empty();
-  if (!options.rendezvous.empty())
-    set(config, "RNDV_THRESH", options.rendezvous);
-  else if (!rdma && !std::getenv("UCX_RNDV_THRESH"))
-    set(config, "RNDV_THRESH", "inf");
-  if (!options.devices.empty()) set(config, "NET_DEVICES", options.devices);
-  if (!options.tls.empty()) set(config, "TLS", options.tls);
-  return config;
 }
 
 template <class Header>
@@ -184,7 +120,7 @@ void Worker::initialise(const WorkerOptions& options) {
   requireLockableMemory(effective(options.devices, "UCX_NET_DEVICES"),
                         effective(options.tls, "UCX_TLS"));
   const UcxLibrary& ucp = library();
-  const Config config = readConfig(options);
+  const UcxConfig config = readConfig(options);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -231,9 +167,8 @@ void Worker::listen(Kind kind, ucp_am_recv_callback_t callback) {
   require(library().workerSetAmRecvHandler(worker_, &params), "take in active messages");
 }
 
-// UCX 1.13 ends the process when a worker goes whose connections are half made, also those that
-// peers make: this side knows nothing of them before something comes by them. Such a worker stays,
-// without its thread.
+// Connections may be half made that peers make: this side knows nothing of them before something
+// comes by them. Where UCX does not survive that, such a worker stays, without its thread.
 Worker::~Worker() {
   if (inForkedChild()) return;
   atExit_.reset();
@@ -260,11 +195,11 @@ void Worker::stopThread() {
 // Connections are closed by force: the orderly way waits for the peers. What was sent has been
 // given to the network before, unless a peer does not take it.
 //
-// False when UCX must be left as it is, with what it may still read and write. UCX 1.13 aborts the
-// process when a connection over InfiniBand or RoCE is closed whose peer has died before it
-// answered the first request; it does the same when the worker is destroyed, there and over TCP.
+// False when UCX must be left as it is, with what it may still read and write: over InfiniBand or
+// RoCE as soon as a peer has died before it answered the first request.
 bool Worker::leave() {
-  if (connections_.empty() && replaced_.empty()) return !broken_;
+  const bool survives = !has(Quirk::AbortsOnHalfMadeConnections);
+  if (connections_.empty() && replaced_.empty()) return survives || !broken_;
   await(base::Deadline::after(kFarewell), [&] {
     advance();
     return underWay_ == 0;
@@ -273,7 +208,7 @@ bool Worker::leave() {
   bool all = true;
   for (const auto& entry : connections_) {
     Connection& connection = *entry.second;
-    if (connection.made_ || connection.lost())
+    if (connection.made_ || connection.lost() || survives)
       close(connection);
     else
       all = false;
@@ -282,7 +217,7 @@ bool Worker::leave() {
     advance();
     return closed();
   });
-  return all && closed() && !broken_;
+  return all && closed() && (survives || !broken_);
 }
 
 // ---- connections
@@ -317,7 +252,8 @@ Connection& Worker::connection(const base::Bytes& address, int peer, const std::
   const Descriptors d = descriptors();
   const auto strangers = static_cast<uint64_t>(std::ranges::count_if(
       peers_, [&](const auto& known) { return !connections_.contains(known.first); }));
-  const uint64_t forPeers = std::min(strangers, d.limit / kPeersShare);
+  const uint64_t forPeers =
+      has(Quirk::AbortsWithoutDescriptors) ? std::min(strangers, d.limit / kPeersShare) : 0;
   if (d.open + kConnectionDescriptors + forPeers > d.limit)
     base::fail(ErrorCode::System, who, ": a connection needs up to ", kConnectionDescriptors,
                " descriptors, and those that peers begin up to ", forPeers, "; ", describe(d));
@@ -348,6 +284,7 @@ void Worker::lose(Connection& connection, ucs_status_t status) {
 // UCX sends nothing meanwhile, so that a socket that moves has room soon. Which one is whose it
 // does not tell.
 bool Worker::awaitRoom() {
+  if (!has(Quirk::RepeatsItsLastWord)) return true;
   std::vector<int> moving = tcpSocketsOf(events_);
   std::erase_if(moving, isStuck);
   await(base::Deadline::after(kRoom), [&] {
@@ -369,10 +306,11 @@ void Worker::closeLost() {
   for (Connection* connection : std::exchange(lost_, {})) close(*connection);
 }
 
-// UCX 1.13 tells the peer over TCP that a connection closes, and tries until there is room for
-// that: for as long as the peer stands still, or the kernel hopes to reach it again, which is a
-// quarter of an hour. Where the socket is shut down it does not try.
+// UCX tells the peer over TCP that a connection closes, and tries until there is room for that: for
+// as long as the peer stands still, or the kernel hopes to reach it again, which is a quarter of an
+// hour. Where the socket is shut down it does not try.
 void Worker::shutDown(bool (*those)(int socket)) {
+  if (!has(Quirk::RepeatsItsLastWord)) return;
   for (const int socket : tcpSocketsOf(events_))
     if (those(socket)) ::shutdown(socket, SHUT_RDWR);
 }

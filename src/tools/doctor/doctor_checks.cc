@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "src/base/check.h"
 #include "src/tools/common/units.h"
+#include "transports/ucx/quirks.h"
 
 namespace tutti::tools {
 namespace {
@@ -376,9 +378,25 @@ Finding checkRdma(const DoctorFacts& f) {
   return found;
 }
 
+namespace {
+
+/// "1.22.0; known, and worked around: last word, no descriptor"
+std::string knownOfUcx(const std::string& version) {
+  using namespace transports::ucx;
+  UcxVersion number;
+  if (std::sscanf(version.c_str(), "%u.%u.%u", &number.major, &number.minor, &number.release) != 3)
+    return version;
+  std::string known;
+  for (const KnownQuirk& each : quirksOf(number))
+    known += message(known.empty() ? "; known, and worked around: " : ", ", each.name);
+  return version + known;
+}
+
+}  // namespace
+
 Finding checkUcx(const DoctorFacts& f) {
   const LibraryVersion& ucx = libraryOf(f, "UCX");
-  if (!ucx.version.empty()) return {.check = "UCX", .measured = ucx.version};
+  if (!ucx.version.empty()) return {.check = "UCX", .measured = knownOfUcx(ucx.version)};
   return {.check = "UCX",
           .state = State::Note,
           .measured = ucx.missing,

@@ -384,7 +384,18 @@ TEST(Doctor, LooksForLibraries) {
       f.machine.gpus.clear();
     });
   };
-  expect(checkUcx(good()), State::Good, "1.13.1", "");
+  const auto ucxOf = [](const char* version) {
+    return checkUcx(with([&](auto& f) {
+      std::ranges::find(f.machine.libraries, "UCX", &topology::LibraryVersion::name)->version =
+          version;
+    }));
+  };
+  expect(checkUcx(good()), State::Good, "1.13.1; known, and worked around: setting names, half-",
+         "");
+  expect(ucxOf("1.22.0"), State::Good, "1.22.0; known, and worked around: no descriptor, half-",
+         "");
+  EXPECT_EQ(ucxOf("1.22.0").measured.find("setting names"), std::string::npos);
+  EXPECT_EQ(ucxOf("of tomorrow").measured, "of tomorrow");
   expect(checkUcx(without("UCX")), State::Note, "no such file", "libucx0");
   expect(checkUcx({}), State::Note, "not looked for", "libucx0");
   expect(checkCuda(good()), State::Good, "driver for CUDA 12.4, 8 GPUs", "");

@@ -80,6 +80,15 @@ class Mesh {
   std::vector<FileDescriptor> ends_;
 };
 
+// No rank goes on before all have come here: as at the set-up of a communicator, each has then
+// connected to all others.
+void meetAll(int rank, int size, const Mesh& mesh) {
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank) sendAddress(mesh.at(rank, peer), {.blob = base::Bytes(1), .descriptors = {}});
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank) receiveAddress(mesh.at(rank, peer));
+}
+
 using MakeEndpoint = std::function<std::unique_ptr<Endpoint>(int rank)>;
 
 std::string runRank(int rank, const Scenario& scenario, const MakeEndpoint& make,
@@ -91,6 +100,7 @@ std::string runRank(int rank, const Scenario& scenario, const MakeEndpoint& make
       if (peer != rank) sendAddress(mesh.at(rank, peer), endpoint->address(peer));
     for (int peer = 0; peer < scenario.size; ++peer)
       if (peer != rank) endpoint->connect(peer, receiveAddress(mesh.at(rank, peer)));
+    meetAll(rank, scenario.size, mesh);
     return drive(*endpoint, rank, scenario);
   } catch (const Departure&) {
     ::raise(SIGKILL);

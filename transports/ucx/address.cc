@@ -3,6 +3,8 @@
 
 #include <xxhash.h>
 
+#include <cstring>
+
 #include "src/base/check.h"
 #include "src/base/printable.h"
 
@@ -10,7 +12,7 @@ namespace tutti::transports::ucx {
 namespace {
 
 constexpr uint32_t kMagic = 0x78637574;  // "tucx"
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 // A machine with dozens of devices has a few kilobytes.
 constexpr size_t kLongestWorkerAddress = 65536;
 constexpr size_t kLongestDevices = 512, kMostPlaces = 64;
@@ -32,6 +34,7 @@ base::Bytes UcxAddressBlob::write() const {
   out.put(static_cast<uint32_t>(places));
   for (size_t i = 0; i < places; ++i)
     out.put(responder.places[i].address).put(responder.places[i].port);
+  out.put(std::as_bytes(std::span(sources)));
   base::Bytes bytes = out.take();
   const base::Bytes sum = base::bytesOf(digest(bytes));
   bytes.insert(bytes.end(), sum.begin(), sum.end());
@@ -62,6 +65,9 @@ UcxAddressBlob UcxAddressBlob::read(std::span<const std::byte> bytes) {
     const auto address = in.get<uint32_t>("place's address");
     blob.responder.places.push_back({address, in.get<uint16_t>("place's port")});
   }
+  const base::Bytes sources = in.getBytes("sources", kMostSources * sizeof(SourceAddress));
+  blob.sources.resize(sources.size() / sizeof(SourceAddress));
+  std::memcpy(blob.sources.data(), sources.data(), blob.sources.size() * sizeof(SourceAddress));
   const auto sum = in.get<uint64_t>("digest");
   in.requireEnd();
   if (sum != digest(bytes.first(bytes.size() - sizeof sum)))

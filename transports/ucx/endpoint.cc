@@ -57,7 +57,8 @@ class UcxEndpoint final : public Endpoint {
                               at(peer).sink(),
                               worker_->address(),
                               worker_->devices(),
-                              worker_->responder()};
+                              worker_->responder(),
+                              worker_->sources()};
     return {blob.write(), {}};
   }
 

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "src/base/check.h"
+#include "src/base/log.h"
 #include "src/base/printable.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/settings.h"
@@ -79,17 +80,24 @@ std::vector<std::string> allNetworkDevices() {
 
 struct InterfaceAddress {
   std::string name;
-  uint32_t address;
+  bool isLoopback;
+  SourceAddress address;
+  std::optional<uint32_t> of4;
 };
+/// Of interfaces that are up.
 std::vector<InterfaceAddress> interfaceAddresses() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return {};
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
   std::vector<InterfaceAddress> all;
-  for (const ifaddrs* each = list; each; each = each->ifa_next)
-    if (each->ifa_addr && each->ifa_addr->sa_family == AF_INET && (each->ifa_flags & IFF_UP) != 0)
-      all.push_back(
-          {each->ifa_name, reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr.s_addr});
+  for (const ifaddrs* each = list; each; each = each->ifa_next) {
+    if (!each->ifa_addr || (each->ifa_flags & IFF_UP) == 0) continue;
+    const auto address = sourceAddress(*each->ifa_addr);
+    if (!address) continue;
+    all.push_back({each->ifa_name, (each->ifa_flags & IFF_LOOPBACK) != 0, *address, std::nullopt});
+    if (each->ifa_addr->sa_family == AF_INET)
+      all.back().of4 = reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr.s_addr;
+  }
   return all;
 }
 
@@ -97,17 +105,39 @@ std::vector<InterfaceAddress> interfaceAddresses() {
 
 std::vector<uint32_t> ownAddresses() {
   std::vector<uint32_t> own;
-  for (const InterfaceAddress& each : interfaceAddresses()) own.push_back(each.address);
+  for (const InterfaceAddress& each : interfaceAddresses())
+    if (each.of4) own.push_back(*each.of4);
   return own;
+}
+
+std::vector<SourceAddress> sourcesFor(const std::optional<std::vector<std::string>>& devices) {
+  std::vector<InterfaceAddress> all = interfaceAddresses();
+  const auto isDevice = [&](const InterfaceAddress& each) {
+    return !devices || std::ranges::count(*devices, each.name) > 0;
+  };
+  const bool usesLoopback = std::ranges::any_of(
+      all, [&](const InterfaceAddress& each) { return each.isLoopback && isDevice(each); });
+  std::erase_if(all,
+                [&](const InterfaceAddress& each) { return each.isLoopback && !usesLoopback; });
+  std::ranges::stable_partition(all, isDevice);
+  if (all.size() > kMostSources) {
+    base::log(LogLevel::Info, "of ", all.size(), " addresses of this host peers are told ",
+              kMostSources, "; UCX may connect to them from these alone");
+    all.resize(kMostSources);
+  }
+  std::vector<SourceAddress> sources;
+  for (const InterfaceAddress& each : all) sources.push_back(each.address);
+  return sources;
 }
 
 std::vector<uint32_t> addressesOf(const std::vector<std::string>& devices) {
   const std::vector<InterfaceAddress> all = interfaceAddresses();
   std::vector<uint32_t> found;
   for (const std::string& device : devices) {
-    const auto first = std::ranges::find(all, device, &InterfaceAddress::name);
+    const auto first = std::ranges::find_if(
+        all, [&](const InterfaceAddress& each) { return each.of4 && each.name == device; });
     if (first == all.end()) return {};
-    found.push_back(first->address);
+    found.push_back(*first->of4);
   }
   return found;
 }

@@ -9,11 +9,16 @@
 #include <vector>
 
 #include "transports/ucx/endpoint.h"
+#include "transports/ucx/source_filter.h"
 
 namespace tutti::transports::ucx {
 
 /// The network devices of a context, as UCX_NET_DEVICES has them. Nothing where UCX does not tell.
 std::optional<std::vector<std::string>> networkDevices(ucp_context_h context);
+/// From which a process of this host may connect to others, when it goes by `devices`: all of
+/// interfaces that are up, without those of loopback, unless one of the devices is that. Nothing
+/// for `devices`: any may be.
+std::vector<SourceAddress> sourcesFor(const std::optional<std::vector<std::string>>& devices);
 /// All addresses of IPv4, as the network orders their bytes, of interfaces that are up.
 std::vector<uint32_t> ownAddresses();
 /// Of each of `devices` its first, by which UCX goes; none where one has none, as one of RDMA.

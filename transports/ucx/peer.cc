@@ -50,7 +50,7 @@ UcxPeer::~UcxPeer() {
 }
 
 void UcxPeer::setAddress(UcxAddressBlob theirs) {
-  worker_.addPeer(theirs.worker);
+  worker_.addPeer(theirs.worker, theirs.sources);
   theirs_ = std::move(theirs);
 }
 

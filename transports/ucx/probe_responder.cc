@@ -242,6 +242,11 @@ ProbeResponder::ProbeResponder(const std::vector<uint32_t>& addresses) {
   }
 }
 
+void ProbeResponder::addListeners(std::vector<Listener>& all) const {
+  for (const base::FileDescriptor& each : listeners_)
+    if (const auto listener = listenerOf(each.get())) all.push_back(*listener);
+}
+
 void ProbeResponder::listTo(std::vector<pollfd>& waiting) {
   if (std::exchange(isShort_, false)) return;
   for (const base::FileDescriptor& listener : listeners_)

@@ -12,6 +12,7 @@
 
 #include "src/base/file_descriptor.h"
 #include "transports/connection.h"
+#include "transports/ucx/admission.h"
 
 namespace tutti::transports::ucx {
 
@@ -34,6 +35,8 @@ class ProbeResponder {
   explicit ProbeResponder(const std::vector<uint32_t>& addresses);
 
   const ProbeAddress& address() const { return address_; }
+  /// Adds its own to those of a worker, for who may connect.
+  void addListeners(std::vector<Listener>& all) const;
   /// Adds what shall be waited for before answer(); nothing once after an answer that failed.
   void listTo(std::vector<pollfd>& waiting);
   /// All who have come. Does not wait.

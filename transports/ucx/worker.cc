@@ -134,26 +134,41 @@ void Worker::initialise(const WorkerOptions& options) {
     failWithoutDevice(options, " that leads to other hosts");
   devices_ = describeDevices(options, devices);
   if (devices && options.betweenHosts) responder_ = ProbeResponder(addressesOf(*devices));
+  sources_ = sourcesFor(devices);
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   require(ucp.contextQuery(context_, &attributes), "tell what memory it can use");
   reachesGpus_ = (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
-  ucp_worker_params_t workerParams{};
-  workerParams.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  workerParams.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  require(ucp.workerCreate(context_, &workerParams, &worker_), "make a worker");
+  makeGuarded();
   listen(Kind::Data, &Worker::onData);
   listen(Kind::Notice, &Worker::onNotice);
+  require(ucp.workerGetEfd(worker_, &events_), "tell when something comes");
+  stop_ = base::FileDescriptor(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+  admission_.cutOff();
+  atExit_.emplace([this](const base::Deadline&) { stopThread(); });
+  thread_.start("tutti-ucx", [this] { serve(); });
+}
+
+// UCX listens from the moment on in which it makes the worker. What others make meanwhile could not
+// be told from that.
+void Worker::makeGuarded() {
+  static std::mutex making;
+  const std::lock_guard lock(making);
+  const UcxLibrary& ucp = library();
+  const std::vector<Listener> before = tcpListeners();
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  require(ucp.workerCreate(context_, &params, &worker_), "make a worker");
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
   require(ucp.workerGetAddress(worker_, &address, &bytes), "tell its address");
   const auto* begin = reinterpret_cast<const std::byte*>(address);
   address_.assign(begin, begin + bytes);
   ucp.workerReleaseAddress(worker_, address);
-  require(ucp.workerGetEfd(worker_, &events_), "tell when something comes");
-  stop_ = base::FileDescriptor(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-  atExit_.emplace([this](const base::Deadline&) { stopThread(); });
-  thread_.start("tutti-ucx", [this] { serve(); });
+  std::vector<Listener> listeners = listenersOf(address_, before);
+  responder_.addListeners(listeners);
+  admission_ = Admission(std::move(listeners));
 }
 
 void Worker::listen(Kind kind, ucp_am_recv_callback_t callback) {
@@ -230,7 +245,11 @@ std::string keyOf(const base::Bytes& address) {
 
 }  // namespace
 
-void Worker::addPeer(const base::Bytes& address) { ++peers_[keyOf(address)]; }
+void Worker::addPeer(const base::Bytes& address, const std::vector<SourceAddress>& sources) {
+  ++peers_[keyOf(address)];
+  admission_.admit(sources_);  // ranks of this host
+  admission_.admit(sources);
+}
 
 void Worker::removePeer(const base::Bytes& address) {
   if (const auto found = peers_.find(keyOf(address)); --found->second == 0) peers_.erase(found);

@@ -22,6 +22,7 @@
 #include "src/base/file_descriptor.h"
 #include "src/base/process.h"
 #include "src/base/service_thread.h"
+#include "transports/ucx/admission.h"
 #include "transports/ucx/endpoint.h"
 #include "transports/ucx/message.h"
 #include "transports/ucx/probe_responder.h"
@@ -105,15 +106,18 @@ class Worker {
   const std::string& devices() const { return devices_; }
   /// Where others can ask whether these lead here.
   const ProbeAddress& responder() const { return responder_.address(); }
+  /// From which it may connect to others.
+  const std::vector<SourceAddress>& sources() const { return sources_; }
 
   /// A random number, so that whoever was not told it cannot send to this sink.
   uint64_t addSink(MessageSink* sink);
   void removeSink(uint64_t number);
 
-  /// A peer of an endpoint, with its worker's address: it may connect to this one at any time, and
-  /// connection() leaves it a descriptor, as far as it knows: other workers of the process, and
-  /// what the program opens later, are not counted.
-  void addPeer(const base::Bytes& address);
+  /// A peer of an endpoint, with its worker's address: it may connect to this one at any time, from
+  /// its `sources`, and connection() leaves it a descriptor, as far as it knows: other workers of
+  /// the process, and what the program opens later, are not counted. Nobody else may connect; who
+  /// was a peer once still may. Throws System.
+  void addPeer(const base::Bytes& address, const std::vector<SourceAddress>& sources);
   void removePeer(const base::Bytes& address);
 
   /// The connection with the worker of that address; made if need be. Throws ConnectionLost of
@@ -156,6 +160,7 @@ class Worker {
  private:
   friend class Connection;
   void initialise(const WorkerOptions& options);
+  void makeGuarded();
   void listen(Kind kind, ucp_am_recv_callback_t callback);
   void send(Connection& connection, Kind kind, std::span<const std::byte> header,
             std::span<const std::byte> data, unsigned flags, UcxOperation& operation);
@@ -197,6 +202,8 @@ class Worker {
   base::Bytes address_;
   std::string devices_;
   ProbeResponder responder_;  // answered by the worker's own thread
+  std::vector<SourceAddress> sources_;
+  Admission admission_;  // to UCX's ports and the responder's
   std::unordered_map<uint64_t, MessageSink*> sinks_;
   std::unordered_map<std::string, size_t> peers_;  // by address, which endpoints share
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address

@@ -53,13 +53,14 @@ void join(Member& member, Hub& hub, int rank, int ranks,
       member.endpoint->connect(peer, addresses[peer]);
     }
   }
+  hub.exchange(rank, kHere);  // all know who may connect
   const KernelOptions options{.blocks = 8, .threadsPerLane = 32};
   member.executor = std::make_unique<KernelExecutor>(*member.endpoint, member.residency, options,
                                                      std::move(remote));
   hub.exchange(rank, kHere);  // all are ready to be written to
 }
 
-constexpr int exchangesToJoin(int ranks) { return ranks + 2; }
+constexpr int exchangesToJoin(int ranks) { return ranks + 3; }
 
 /// The rank's memory after a call.
 Buffer run(Member& member, const Call& call, int rank, Wire wire, uint64_t seed) {

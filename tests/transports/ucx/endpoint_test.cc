@@ -55,7 +55,10 @@ TEST(UcxAddress, SaysWhyItIsRefused) {
             "an address from rank 0 for rank 0 of 2 came as that of rank 1 for rank 0 of 2");
   EXPECT_NE(refusal([](UcxAddressBlob& b) { b.layout.slotCount = 64; }).find("64 slots of"),
             std::string::npos);
+  EXPECT_NE(refusal([](UcxAddressBlob& b) { b.sources.resize(1025); }).find("sources"),
+            std::string::npos);
   auto all = makeEndpoints(workers, {});
+  EXPECT_EQ(UcxAddressBlob::read(all[1]->address(0).blob).sources, workers[1]->sources());
   EndpointAddress garbled = all[1]->address(0);
   garbled.blob[garbled.blob.size() / 2] ^= std::byte{1};
   EXPECT_EQ(outcomeOf([&] { all[0]->connect(1, std::move(garbled)); }).text,
@@ -146,7 +149,10 @@ TEST(UcxWorker, KnowsWhichSettingsLeaveRdmaAndTcp) {
 // The faster peer fills its ring before the slower has been told where it is.
 TEST(UcxEndpoint, MessagesThatComeBeforeTheirAddressAreKept) {
   const RingLayout layout{.channels = 2, .slotCount = 8, .slotBytes = 16384};
-  auto all = makeEndpoints(makeWorkers(2), layout);
+  const Workers workers = makeWorkers(2);
+  auto others = makeEndpoints(workers, layout);  // another communicator, so that its host may come
+  connectAll(others);
+  auto all = makeEndpoints(workers, layout);
   all[0]->connect(1, all[1]->address(0));
   const EndpointAddress late = all[0]->address(1);
   for (int c = 0; c < 2; ++c)

@@ -265,6 +265,7 @@ TEST(UcxProbeResponder, AWorkerAnswersByItself) {
     const auto here = makeUcxEndpoint(transports::ucx::makeWorker(options), 0, 2, {});
     const auto there = makeUcxEndpoint(transports::ucx::makeWorker(options), 1, 2, {});
     here->connect(1, there->address(0));
+    there->connect(0, here->address(1));  // else it answers nobody
     const auto probe = here->probe(1, ReachabilityProbe::Scope::All);
     if (!probe) return Silence;
     after(Silence, *probe);

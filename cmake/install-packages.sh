@@ -1,7 +1,7 @@
 #!/bin/sh
 # install-packages.sh [docs]: installs the Debian packages that building, testing and the demo need,
 # or those of `make docs`; the one list of them. The last lines of the first are launchers, for the
-# tests of label launchers, and what the guests of label rdma are made with. Does nothing at all
+# tests of label launchers, and what the guests of label rdma and a newer UCX for tests are made with. Does nothing at all
 # when they are there. As root or through sudo.
 set -eu
 
@@ -12,7 +12,7 @@ packages='
   libhwloc-dev libibverbs-dev libpcre2-dev
   clang-format-14 jargon-text iproute2 groff-base gnuplot-nox
   openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
-  qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers
+  qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers python3-venv
 '
 [ "${1:-}" != docs ] || packages='doxygen python3-venv'
 

@@ -30,6 +30,10 @@ struct LaunchOptions {
   /// Time between the request to end (SIGTERM) and the kill (SIGKILL).
   std::chrono::milliseconds gracePeriod{10'000};
 
+  /// How long output waits for its reader after the last rank has ended: a pager, or a program that
+  /// stands still. It begins anew whenever the reader takes something. A signal to end ends it.
+  std::chrono::milliseconds outputTimeout{600'000};
+
   /// How many times a failed job is started again, 0 to 1000. All ranks are ended first. The new
   /// ranks use a new id. If there is an outputDirectory, they write to the folders restart-1,
   /// restart-2 and so on inside it.
@@ -48,6 +52,7 @@ struct LaunchOptions {
 /// - The exit code of the rank that failed first, or 128 + the signal that killed it.
 /// - 127: the program does not exist.
 /// - 126: the program cannot be executed.
+/// - 1: no rank failed, but output is lost: the disk is full, or its reader takes nothing.
 ///
 /// Standard error has what went wrong, with the last lines of the rank that failed first.
 ///
@@ -68,7 +73,8 @@ struct LaunchOptions {
 /// \par Signals
 /// While it runs, it passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 on to every rank. The
 /// first three also go to the processes that ranks have started, as from a terminal, and start the
-/// grace period.
+/// grace period. The second of them ends it: ranks that are left are killed, and output that nobody
+/// reads is dropped. Signals of the same quarter of a second count once.
 int launch(const LaunchOptions& options);
 
 /// This process's place in a job, by its launcher.

@@ -6,6 +6,8 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 #include "src/base/file_descriptor.h"
 
 namespace tutti::launcher {
@@ -14,7 +16,8 @@ class Guardian {
  public:
   /// Starts it. Throws System.
   explicit Guardian(int maxGroups);
-  /// Lets it go and waits for its end. Groups that it still knows are killed.
+  /// Lets it go and waits for its end, a second at most; then it is killed. Groups that it still
+  /// knows are killed.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
@@ -22,10 +25,15 @@ class Guardian {
   void add(pid_t group);
   /// To be called before the group's leader is reaped, so that its number cannot belong to others.
   void remove(pid_t group);
+  /// Once, why it does not guard any more: it was killed, say. Empty else.
+  std::string takeTrouble();
 
  private:
+  void tell(pid_t entry);
+
   base::FileDescriptor pipe_;
   pid_t pid_ = -1;
+  std::string trouble_;
 };
 
 }  // namespace tutti::launcher

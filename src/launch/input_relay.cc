@@ -1,20 +1,24 @@
 #include "src/launch/input_relay.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
+#include "src/base/check.h"
 #include "src/base/pipe.h"
 
 namespace tutti::launcher {
 
-InputRelay::InputRelay() {
+InputRelay::InputRelay() : terminal_(STDIN_FILENO, O_RDONLY) {
   if (!isatty(STDIN_FILENO)) return;
   base::Pipe pipe = base::makePipe();
   readEnd_ = std::move(pipe.readEnd);
   writeEnd_ = std::move(pipe.writeEnd);
+  TUTTI_SYSCALL(fcntl(writeEnd_.get(), F_SETFL, O_NONBLOCK));  // of this end alone
 }
 
 bool InputRelay::ready() const {
@@ -24,10 +28,11 @@ bool InputRelay::ready() const {
 }
 
 void InputRelay::pass() {
-  char buffer[PIPE_BUF];  // what a pipe with room takes without blocking
-  const ssize_t bytes = read(STDIN_FILENO, buffer, sizeof buffer);
-  if (bytes < 0) return;
-  if (bytes == 0 || write(writeEnd_.get(), buffer, bytes) < 0) writeEnd_.reset();
+  char buffer[PIPE_BUF];  // what a pipe with room takes at once
+  const ssize_t bytes = terminal_.read(buffer, sizeof buffer);
+  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  // Nothing more comes, or rank 0 reads no more.
+  if (bytes <= 0 || write(writeEnd_.get(), buffer, bytes) != bytes) writeEnd_.reset();
 }
 
 }  // namespace tutti::launcher

@@ -4,6 +4,7 @@
 // when they read from it; so the launcher reads and passes it on.
 
 #include "src/base/file_descriptor.h"
+#include "src/launch/standard_stream.h"
 
 namespace tutti::launcher {
 
@@ -18,9 +19,11 @@ class InputRelay {
   /// True when the terminal may be read: it is open, this process is in the foreground, and rank 0
   /// has room.
   bool ready() const;
+  int fd() const { return terminal_.fd(); }  ///< for poll()
   void pass();
 
  private:
+  StandardStream terminal_;
   base::FileDescriptor readEnd_, writeEnd_;
 };
 

@@ -3,8 +3,8 @@
 // One attempt at a job while it runs: its ranks, their output, the signals passed on, and its end.
 // One thread, one poll().
 //
-//   running --a rank fails, or SIGINT, SIGTERM, SIGHUP--> ending --grace period--> killing --> done
-//       \----------------------------- all have ended ------------------------------------------/
+//   running --a rank fails, or SIGINT, SIGTERM, SIGHUP--> ending --grace period, or the signal
+//   again--> killing --all have ended, or the kernel holds one--> writing what is left --> done
 
 #include <poll.h>
 
@@ -30,6 +30,10 @@ class Job {
   /// must outlive the job.
   Job(const LaunchOptions& options, std::string path, std::string uniqueId, int restart,
       SignalCollector& signals);
+  /// Kills what is left, as after an exception.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
 
   struct Outcome {
     int exitCode = 0;
@@ -51,18 +55,26 @@ class Job {
   };
 
   void startRanks();
-  void startRank(int rank);
+  void startRank(int rank, base::Deadline deadline);
+  void failStart(int rank);
   void pollOnce();
+  int pollMs() const;
+  void sayTroubles();
+  void send(size_t rank, int signal, bool alone = false);
   void passOn(int signal);
   void noteEnds();
   void fail(Failure failure);
   void beginEnding();
   void killWhenOverdue();
-  void drain();
+  bool heldForLong() const;
+  void leaveHeldRanks();
+  bool readerIsLost() const;
+  void finishRelays();
+  void writeRest();
   void say(const std::string& line);
   void report();
   bool decideOnAnother();
-  bool outputIsLost();
+  int exitCode();
   std::vector<std::string> tailOf(int rank) const;
   int runningRanks() const;
   bool relaysOpen() const;
@@ -84,6 +96,12 @@ class Job {
   std::optional<Clock::time_point> killAt_;
   bool killed_ = false;
   int interruptedBy_ = 0;  ///< the signal to this process that ended the job
+  Clock::time_point interruptedAt_;
+  int requests_ = 0;                   ///< signals to end, those of one moment counting once
+  std::optional<int> settlesSince_;    ///< requests_ when the last rank had ended
+  Clock::time_point tookAt_ = start_;  ///< when somebody last read from the outlets
+  bool lossSaid_[2] = {false, false};
+  bool refusalSaid_ = false;
 };
 
 }  // namespace tutti::launcher

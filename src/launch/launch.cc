@@ -2,6 +2,7 @@
 #include <tutti/launch.h>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -19,6 +20,7 @@ namespace {
 
 using launcher::Job;
 using launcher::LaunchedProgram;
+using launcher::Outlets;
 using launcher::SignalCollector;
 
 constexpr int kMaxRanks = 4096;
@@ -31,6 +33,8 @@ void check(const LaunchOptions& options) {
                 options.ranks, " ranks; it starts 1 to ", kMaxRanks, " on one host");
   TUTTI_REQUIRE(options.gracePeriod.count() >= 0,
                 "the grace period is negative: ", options.gracePeriod.count(), " ms");
+  TUTTI_REQUIRE(options.outputTimeout.count() >= 0,
+                "the timeout of output is negative: ", options.outputTimeout.count(), " ms");
   TUTTI_REQUIRE(options.restarts >= 0 && options.restarts <= kMaxRestarts,
                 "launch() was asked for ", options.restarts, " restarts; it makes 0 to ",
                 kMaxRestarts);
@@ -72,7 +76,9 @@ int launch(const LaunchOptions& options) {
     if (!outcome.again) return outcome.exitCode;
     const std::vector<int> meanwhile = signals.take();
     if (std::any_of(meanwhile.begin(), meanwhile.end(), launcher::endsJob)) {
-      std::fputs("tutti run: it does not: this process was told to end\n", stderr);
+      Outlets outlets(STDOUT_FILENO, STDERR_FILENO);  // signals are held: nothing may block here
+      outlets.add(1, "tutti run: it does not: this process was told to end\n");
+      outlets.flush();
       return outcome.exitCode;
     }
   }

@@ -41,7 +41,8 @@ void Tail::add(std::string_view line) {
   if (lines_.size() > kTailLines) lines_.pop_front();
 }
 
-Outlets::Outlets(int out, int err) : fds_{out, err}, sameTarget_(sameFile(out, err)) {}
+Outlets::Outlets(int out, int err)
+    : streams_{{out, O_WRONLY}, {err, O_WRONLY}}, sameTarget_(sameFile(out, err)) {}
 
 bool Outlets::wants(int which) const {
   return !pending_[which].empty() && !(sameTarget_ && midLine_[1 - which]);
@@ -50,8 +51,8 @@ bool Outlets::wants(int which) const {
 bool Outlets::flushSome(int which) {
   std::string& text = pending_[which];
   if (broken_[which]) text.clear();
-  if (!wants(which) || !writable(fds_[which])) return false;
-  const ssize_t written = ::write(fds_[which], text.data(), pieceBytes(text));
+  if (!wants(which) || !writable(fd(which))) return false;
+  const ssize_t written = streams_[which].write(text.data(), pieceBytes(text));
   if (written < 0) {
     if (errno == EINTR || errno == EAGAIN) return false;
     broken_[which] = true;
@@ -62,6 +63,7 @@ bool Outlets::flushSome(int which) {
     return false;
   }
   if (written == 0) return false;
+  taken_ += static_cast<uint64_t>(written);
   midLine_[which] = text[written - 1] != '\n';
   text.erase(0, written);
   return true;
@@ -112,14 +114,13 @@ void LineRelay::take(std::string_view text) {
 }
 
 void LineRelay::read() {
-  if (outlets_.broken(which_)) {
-    source_.reset();
-    return;
-  }
   std::array<char, 64 * 1024> buffer;
   const ssize_t bytes = ::read(source_.get(), buffer.data(), buffer.size());
-  if (bytes > 0) return take({buffer.data(), static_cast<size_t>(bytes)});
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (bytes > 0) take({buffer.data(), static_cast<size_t>(bytes)});
+  // Ranks learn by their own writes that an output takes no more; of what they said last, the tail
+  // knows.
+  if (bytes > 0 && !outlets_.broken(which_)) return;
   finish();
 }
 

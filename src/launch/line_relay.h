@@ -3,11 +3,13 @@
 // Output of ranks on its way to the launcher's own: cut into lines, each with its rank in front,
 // in bounded memory.
 
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <string_view>
 
 #include "src/base/file_descriptor.h"
+#include "src/launch/standard_stream.h"
 
 namespace tutti::launcher {
 
@@ -35,6 +37,8 @@ class Outlets {
   void add(int which, std::string_view line) { pending_[which] += line; }
   /// Writes what can be written now.
   void flush();
+  /// How many bytes its readers have taken so far.
+  uint64_t taken() const { return taken_; }
   bool full() const { return pendingBytes() >= kMaxPendingBytes; }
   size_t pendingBytes() const { return pending_[0].size() + pending_[1].size(); }
   /// True once this output takes no more; what is added to it is dropped.
@@ -44,13 +48,14 @@ class Outlets {
   /// True once somebody who read one of them has stopped for good.
   bool readerGone() const { return readerGone_; }
   /// The descriptors with something to write, for poll().
-  int fd(int which) const { return fds_[which]; }
+  int fd(int which) const { return streams_[which].fd(); }
   bool wants(int which) const;
 
  private:
   bool flushSome(int which);
 
-  int fds_[2];
+  StandardStream streams_[2];
+  uint64_t taken_ = 0;
   bool sameTarget_;  ///< both are one terminal, pipe or file: lines must not mix there either
   bool midLine_[2] = {false, false};
   bool broken_[2] = {false, false};

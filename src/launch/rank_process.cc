@@ -1,6 +1,7 @@
 #include "src/launch/rank_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -9,9 +10,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/base/pipe.h"
+#include "src/launch/child_end.h"
 #include "src/launch/signals.h"
 
 namespace tutti::launcher {
@@ -33,27 +36,37 @@ struct Prepared {
   pid_t parent;
 };
 
+/// What the child writes into its report, at once.
+struct FailedCall {
+  StartError::Call call;
+  int error;
+};
+
 /// The child's side, between fork and exec: only calls that are safe in a signal handler, because
 /// this process may have had other threads.
 [[noreturn]] void become(const Prepared& prepared) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const auto check = [&](StartError::Call call, int result) {
+    if (result >= 0) return;
+    const FailedCall report = {call, errno};
+    _exit(write(prepared.report, &report, sizeof report) < 0 ? 126 : 127);
+  };
+  check(StartError::Setpgid, setpgid(0, 0));
+  check(StartError::Prctl, prctl(PR_SET_PDEATHSIG, SIGKILL));
   if (getppid() != prepared.parent) _exit(127);  // it died before the request was in place
   // What this process ignores (nohup) the program ignores too, but the launcher's own SIGPIPE.
   struct sigaction plain = {}, now = {};
   plain.sa_handler = SIG_DFL;
-  for (int number : kPassedOn)
-    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
-      sigaction(number, &plain, nullptr);
-  sigaction(SIGPIPE, &plain, nullptr);
+  for (int number : kPassedOn) {
+    check(StartError::Sigaction, sigaction(number, nullptr, &now));
+    if (now.sa_handler != SIG_IGN) check(StartError::Sigaction, sigaction(number, &plain, nullptr));
+  }
+  check(StartError::Sigaction, sigaction(SIGPIPE, &plain, nullptr));
   sigset_t none;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (int i = 0; i < 3; ++i) dup2(prepared.streams[i], i);
-  execve(prepared.path, prepared.arguments, prepared.environment);
-  const int error = errno;
-  if (write(prepared.report, &error, sizeof error) < 0) _exit(126);
-  _exit(127);
+  check(StartError::Sigprocmask, sigprocmask(SIG_SETMASK, &none, nullptr));
+  for (int i = 0; i < 3; ++i) check(StartError::Dup2, dup2(prepared.streams[i], i));
+  check(StartError::Execve, execve(prepared.path, prepared.arguments, prepared.environment));
+  _exit(126);
 }
 
 /// A copy above 2, so that placing one stream cannot overwrite another one's source. Of a stream
@@ -64,16 +77,13 @@ base::FileDescriptor copyAbove(int fd) {
   return base::FileDescriptor(TUTTI_SYSCALL(fcntl(fd, F_DUPFD_CLOEXEC, 3)));
 }
 
-int readReport(int fd) {
-  int error = 0;
-  ssize_t bytes = 0;
-  do {
-    bytes = read(fd, &error, sizeof error);
-  } while (bytes < 0 && errno == EINTR);
-  return bytes == static_cast<ssize_t>(sizeof error) ? error : 0;
-}
-
 }  // namespace
+
+std::string StartError::describe() const {
+  constexpr const char* kCalls[] = {"",     "setpgid", "prctl", "sigaction", "sigprocmask",
+                                    "dup2", "execve"};
+  return base::message(kCalls[call], ": ", strerrordesc_np(error));
+}
 
 std::string RankEnd::describe() const {
   if (hidden) return "ended, but another thread of this process has reaped it, so nobody knows how";
@@ -82,76 +92,107 @@ std::string RankEnd::describe() const {
   return base::message("was killed by signal ", status, " (SIG", name ? name : "?", ")");
 }
 
-RankProcess::RankProcess(const Start& start, Guardian& guardian) : guardian_(guardian) {
+RankProcess::RankProcess(const Start& start, Guardian& guardian, base::Deadline deadline)
+    : guardian_(guardian) {
   const auto arguments = pointers(start.arguments), environment = pointers(start.environment);
   const auto input = copyAbove(start.input), output = copyAbove(start.output),
              error = copyAbove(start.error);
-  base::Pipe execReport = base::makePipe();
+  base::Pipe execReport = base::makePipe(O_NONBLOCK);
   const Prepared prepared = {start.path.c_str(),
                              const_cast<char**>(arguments.data()),
                              const_cast<char**>(environment.data()),
                              {input.get(), output.get(), error.get()},
                              execReport.writeEnd.get(),
                              getpid()};
-  // All signals wait meanwhile: a handler of this process must not run in the child.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid = fork();
-  const int forkError = errno;
-  if (pid == 0) become(prepared);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) base::failSyscall("fork", forkError, "starting a rank");
-  pid_ = pid;
-  setpgid(pid, pid);  // both sides do it: neither can rely on the other having run
-  guardian_.add(pid);
-  pidfd_ = base::FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!pidfd_) {
-    const int failure = errno;
-    reap(true);
-    if (failure != ESRCH) base::failSyscall("pidfd_open", failure, "watching a rank");
+  {
+    const SignalsHeld held;
+    pid_ = fork();
+    if (pid_ == 0) become(prepared);
+    if (pid_ < 0) base::failSyscall("fork", errno, "starting a rank");
   }
+  report_ = std::move(execReport.readEnd);
+  watch();
   execReport.writeEnd.reset();
-  execError_ = readReport(execReport.readEnd.get());
+  pollfd said = {.fd = report_.get(), .events = POLLIN, .revents = 0};
+  if (poll(&said, 1, deadline.remainingMs()) > 0) readReport();
 }
 
 RankProcess::~RankProcess() {
-  if (!end_ && pid_ > 0) reap(true);
+  if (end_ || pid_ <= 0) return;
+  kill();
 }
 
-void RankProcess::signal(int number) const {
-  if (!end_) kill(-pid_, number);
+/// Both sides make the group: neither can rely on the other having run. Here it is too late once
+/// the program runs (EACCES) or has ended (ESRCH).
+void RankProcess::watch() {
+  const int grouped = setpgid(pid_, pid_) == 0 || errno == EACCES || errno == ESRCH ? 0 : errno;
+  guardian_.add(pid_);
+  if (grouped != 0) {
+    kill();
+    base::failSyscall("setpgid", grouped, "starting a rank");
+  }
+  // Where kernel or container have none, the launcher looks after its ranks by time.
+  pidfd_ = base::FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
 }
 
-void RankProcess::signalAlone(int number) const {
-  if (!end_) kill(pid_, number);
+void RankProcess::readReport() {
+  FailedCall report = {};
+  ssize_t bytes = 0;
+  do {
+    bytes = read(report_.get(), &report, sizeof report);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes == static_cast<ssize_t>(sizeof report))
+    startError_ = StartError{report.call, report.error};
+  report_.reset();
 }
 
-void RankProcess::reap(bool wait) {
-  if (wait) kill(-pid_, SIGKILL);
+int RankProcess::send(pid_t to, int number) const {
+  if (end_ || ::kill(to, number) == 0 || errno == ESRCH) return 0;
+  return errno;
+}
+
+int RankProcess::signal(int number) {
+  if (number == SIGKILL && !killedEndsBy_) killedEndsBy_ = base::Deadline::after(kKilledEndsIn);
+  return send(-pid_, number);
+}
+
+int RankProcess::signalAlone(int number) const { return send(pid_, number); }
+
+void RankProcess::kill() {
+  signal(SIGKILL);
+  signalAlone(SIGKILL);  // before it has made its group
+  if (endsBy(pid_, *killedEndsBy_)) reap();
+}
+
+void RankProcess::reap() {
   siginfo_t info = {};
   int result = 0;
   do {
-    result = waitid(P_PID, pid_, &info, WEXITED | WNOWAIT | (wait ? 0 : WNOHANG));
+    result = waitid(P_PID, pid_, &info, WEXITED | WNOWAIT | WNOHANG);
   } while (result < 0 && errno == EINTR);
-  if (result == 0 && !wait && info.si_pid == 0) return;
+  if (result == 0 && info.si_pid == 0) {
+    pollfd ended = {.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+    held_ = pidfd_ && poll(&ended, 1, 0) == 1;
+    return;
+  }
   if (result < 0) {  // another thread has reaped it: its number may be somebody else's now
     guardian_.remove(pid_);
     end_ = RankEnd{.hidden = true};
     pidfd_.reset();
     return;
   }
-  kill(-pid_, SIGKILL);  // what it started; its own entry still keeps the group's number taken
+  signal(SIGKILL);  // what it started; its own entry still keeps the group's number taken
   guardian_.remove(pid_);
   siginfo_t again = {};  // another thread may reap it now: then this says nothing
-  while (waitid(P_PID, pid_, &again, WEXITED) < 0 && errno == EINTR) {
+  while (waitid(P_PID, pid_, &again, WEXITED | WNOHANG) < 0 && errno == EINTR) {
   }
   end_ = RankEnd{false, info.si_code != CLD_EXITED, info.si_status};
   pidfd_.reset();
+  if (report_) readReport();
 }
 
 void RankProcess::reapIfEnded() {
-  if (!end_) reap(false);
+  if (!end_) reap();
 }
 
 }  // namespace tutti::launcher

@@ -21,8 +21,19 @@ void onSignal(int number) {
   const unsigned char byte = static_cast<unsigned char>(number);
   const int fd = handlerPipe.load(std::memory_order_acquire);
   // A full pipe holds thousands of signals that nobody has passed on yet: one more says nothing.
-  if (fd >= 0 && write(fd, &byte, 1) < 0) errno = saved;
+  [[maybe_unused]] const ssize_t written = fd >= 0 ? write(fd, &byte, 1) : 0;
   errno = saved;
+}
+
+/// It fails only for signals that do not exist.
+void act(int number, const struct sigaction* action, struct sigaction* before) {
+  const int result = sigaction(number, action, before);
+  TUTTI_ASSERT(result == 0, "signal ", number, ", errno ", errno);
+}
+
+void mask(const sigset_t& signals, sigset_t* before) {
+  const int error = pthread_sigmask(SIG_SETMASK, &signals, before);
+  TUTTI_ASSERT(error == 0, "errno ", error);
 }
 
 }  // namespace
@@ -38,27 +49,36 @@ SignalCollector::SignalCollector() {
   action.sa_handler = onSignal;
   action.sa_flags = SA_RESTART;
   for (size_t i = 0; i < kPassedOn.size(); ++i) {
-    sigaction(kPassedOn[i], nullptr, &before_[i]);
-    if (before_[i].sa_handler != SIG_IGN) sigaction(kPassedOn[i], &action, nullptr);
+    act(kPassedOn[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) act(kPassedOn[i], &action, nullptr);
   }
   action.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &action, &beforePipe_);
+  act(SIGPIPE, &action, &beforePipe_);
   // Ignored, which exec hands on, or with a handler that reaps, it would cost the exit codes.
   action.sa_handler = SIG_DFL;
-  sigaction(SIGCHLD, &action, &beforeChild_);
+  act(SIGCHLD, &action, &beforeChild_);
 }
 
 SignalCollector::~SignalCollector() {
-  for (size_t i = 0; i < kPassedOn.size(); ++i) sigaction(kPassedOn[i], &before_[i], nullptr);
-  sigaction(SIGPIPE, &beforePipe_, nullptr);
-  sigaction(SIGCHLD, &beforeChild_, nullptr);
+  for (size_t i = 0; i < kPassedOn.size(); ++i) act(kPassedOn[i], &before_[i], nullptr);
+  act(SIGPIPE, &beforePipe_, nullptr);
+  act(SIGCHLD, &beforeChild_, nullptr);
   handlerPipe.store(-1, std::memory_order_release);
 }
 
 std::vector<int> SignalCollector::take() {
   unsigned char bytes[64];
   const ssize_t count = read(readEnd_.get(), bytes, sizeof bytes);
+  if (count < 0 && errno != EAGAIN && errno != EINTR) base::failSyscall("read", errno, "signals");
   return count > 0 ? std::vector<int>(bytes, bytes + count) : std::vector<int>{};
 }
+
+SignalsHeld::SignalsHeld() {
+  sigset_t all;
+  sigfillset(&all);
+  mask(all, &before_);
+}
+
+SignalsHeld::~SignalsHeld() { mask(before_, nullptr); }
 
 }  // namespace tutti::launcher

@@ -28,7 +28,7 @@ class SignalCollector {
   SignalCollector& operator=(const SignalCollector&) = delete;
 
   int fd() const { return readEnd_.get(); }
-  /// The signals since the last call, in order.
+  /// The signals since the last call, in order, 64 at most.
   std::vector<int> take();
 
  private:
@@ -36,6 +36,19 @@ class SignalCollector {
   std::array<struct sigaction, kPassedOn.size()> before_{};
   struct sigaction beforePipe_ {};
   struct sigaction beforeChild_ {};
+};
+
+/// While it lives, no signal reaches this thread: a handler of this process must not run in a child
+/// between its fork and its exec.
+class SignalsHeld {
+ public:
+  SignalsHeld();
+  ~SignalsHeld();
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
 };
 
 }  // namespace tutti::launcher

@@ -83,18 +83,19 @@ TEST(Outlets, WaitForAReaderWithoutBlocking) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   FileDescriptor reader(ends[0]), writer(ends[1]);
-  Outlets outlets(writer.get(), writer.get());
+  std::optional<Outlets> outlets(std::in_place, writer.get(), writer.get());
   const std::string line(999, 'q');
-  while (!outlets.full()) {
-    outlets.add(0, line + "\n");
-    outlets.add(1, line + "\n");
-    outlets.flush();  // returns although nobody reads
+  while (!outlets->full()) {
+    outlets->add(0, line + "\n");
+    outlets->add(1, line + "\n");
+    outlets->flush();  // returns although nobody reads
   }
   std::string text, buffer(1 << 16, '\0');
-  while (outlets.pendingBytes() > 0) {
+  while (outlets->pendingBytes() > 0) {
     text.append(buffer.data(), read(reader.get(), buffer.data(), buffer.size()));
-    outlets.flush();
+    outlets->flush();
   }
+  outlets.reset();
   writer.reset();
   for (ssize_t bytes; (bytes = read(reader.get(), buffer.data(), buffer.size())) > 0;)
     text.append(buffer.data(), bytes);

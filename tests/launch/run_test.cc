@@ -446,7 +446,7 @@ TEST(Run, WorksWithoutStandardStreams) {
 TEST(Run, SaysThatOutputIsLost) {
   const Result full = redirected("echo out", ">/dev/full");
   EXPECT_TRUE(contains(full.out, "code 1")) << full.out;
-  EXPECT_TRUE(contains(full.err, "standard output is lost in part: No space left on device"))
+  EXPECT_TRUE(contains(full.err, "standard output is lost from here on: No space left on device"))
       << full.err;
   EXPECT_TRUE(contains(redirected("exit 7", ">/dev/full").out, "code 7"));
 }

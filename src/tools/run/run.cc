@@ -26,10 +26,13 @@ tutti run.
                     says how many times it was started before, and output files of later attempts
                     are in DIR/restart-1, DIR/restart-2, ...
       --grace S     seconds between asking the other ranks to end and killing them (default 10)
+      --output-timeout S
+                    seconds that output waits for a reader who takes nothing, after the ranks have
+                    ended (default 600)
   -h, --help        this text
 
 SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all ranks; after the first three a job
-is not started again.
+is not started again, and the second of them kills its ranks.
 )";
 
 /// The options of one command line, taken from the front.
@@ -84,12 +87,14 @@ int parseCount(const char* option, const char* things, const std::string& text, 
 
 int parseRanks(const std::string& text) { return parseCount("-n", "ranks", text, 1, 4096); }
 
-std::chrono::milliseconds parseGrace(const std::string& text) {
+/// The duration in `text`, a value of `option`, which says how long `what` is.
+std::chrono::milliseconds parseSeconds(const char* option, const char* what,
+                                       const std::string& text) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   TUTTI_REQUIRE(
       error == std::errc() && end == text.data() + text.size() && seconds >= 0 && seconds <= 1e6,
-      "--grace ", text, ": the grace period is a number of seconds from 0 to 1000000");
+      option, " ", text, ": ", what, " is a number of seconds from 0 to 1000000");
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
@@ -116,7 +121,9 @@ std::variant<LaunchOptions, HelpWanted> parseRun(const std::vector<std::string>&
     } else if (const auto restarts = arguments.value("--restarts")) {
       options.restarts = parseCount("--restarts", "restarts", *restarts, 0, 1000);
     } else if (const auto grace = arguments.value("--grace")) {
-      options.gracePeriod = parseGrace(*grace);
+      options.gracePeriod = parseSeconds("--grace", "the grace period", *grace);
+    } else if (const auto timeout = arguments.value("--output-timeout")) {
+      options.outputTimeout = parseSeconds("--output-timeout", "the timeout of output", *timeout);
     } else {
       base::fail(ErrorCode::InvalidArgument, "unknown option ", arguments.word());
     }

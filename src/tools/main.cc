@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -75,13 +76,15 @@ int dispatch(int argc, char** argv) {
   return 2;
 }
 
-/// False, having said so, when what was printed is lost: a full disk shows here at the latest.
-/// Whoever has closed the output wanted none of it.
+/// False, having said why, when what was printed is lost: a full disk shows here at the latest, as
+/// what did not go then is tried once more. Whoever has closed the output wanted none of it.
 bool printed() {
   if (::fcntl(STDOUT_FILENO, F_GETFD) < 0) return true;
   const bool lost = std::ferror(stdout) != 0;
-  if (std::fflush(stdout) == 0 && !lost) return true;
-  std::fputs("tutti: standard output could not be written\n", stderr);
+  const bool written = std::fflush(stdout) == 0;
+  if (written && !lost) return true;
+  std::fprintf(stderr, "tutti: standard output could not be written: %s\n",
+               written ? "a part of it is lost" : std::strerror(errno));
   return false;
 }
 
@@ -90,7 +93,7 @@ bool printed() {
 int main(int argc, char** argv) {
   try {
     const int code = dispatch(argc, argv);
-    return code != 0 || printed() ? code : 1;
+    return !printed() && code == 0 ? 1 : code;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tutti: %s\n", tutti::base::printableLines(error.what()).c_str());
     return 1;

@@ -26,6 +26,18 @@ Result underShell(const std::string& prefix, const std::string& command) {
                    prefix + " " + tuttiPath + " " + command});
 }
 
+TEST(Commands, NameTheErrorOfALostOutput) {
+  for (const char* words :
+       {"--help", "topo", "doctor", "explain --help", "shard --help", "plan all_reduce -n 2",
+        "perf all_reduce -n 1 -b 8 -e 8 --iters 1", "perf all_reduce -b 8 -e 8 --iters 1",
+        "simulate all_reduce --topology h100-8 --ranks 8", "schedule --help", "run --help"}) {
+    const Result lost = Command({"sh", "-c", tuttiPath + " " + words + " > /dev/full"}).wait();
+    EXPECT_NE(lost.exitCode, 0) << words;
+    EXPECT_TRUE(contains(lost.err, "standard output could not be written: No space left on device"))
+        << words << ": " << lost.err;
+  }
+}
+
 TEST(TopoCommand, ShowsThisMachine) {
   const Result run = runTutti({"topo", "--ranks", "3"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
@@ -61,11 +73,13 @@ TEST(TopoCommand, DrawsIntoAFileOrSaysWhyNot) {
   std::filesystem::remove(file);
   EXPECT_TRUE(svg.str().starts_with("<svg")) << svg.str().substr(0, 80);
   EXPECT_TRUE(svg.str().ends_with("</svg>\n"));
-  for (const char* wrong : {"/nowhere/at/all.svg", "/dev/full"}) {
+  for (const auto& [wrong, why] : {std::pair{"/nowhere/at/all.svg", "No such file or directory"},
+                                   std::pair{"/dev/full", "No space left on device"}}) {
     const Result lost = runTutti({"topo", "--svg", wrong});
     EXPECT_EQ(lost.exitCode, 1);
     EXPECT_EQ(lost.out, "");
-    EXPECT_EQ(lost.err, base::message("tutti topo: --svg ", wrong, " cannot be written\n"));
+    EXPECT_EQ(lost.err,
+              base::message("tutti topo: --svg ", wrong, " cannot be written: ", why, "\n"));
   }
 }
 

@@ -2,12 +2,13 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
+#include <optional>
 
 #include <tutti/launch.h>
 
 #include "src/base/check.h"
 #include "src/base/printable.h"
+#include "src/tools/common/output_file.h"
 #include "src/tools/nccl_perf/nccl_perf_options.h"
 #include "src/tools/nccl_perf/nccl_perf_ranks.h"
 #include "src/tools/nccl_perf/nccl_perf_run.h"
@@ -30,19 +31,20 @@ int measure(const NcclPerfOptions& options) {
   refuseVariables();
   // Before joining, so that nobody is kept waiting by a file that cannot be written.
   const auto launched = launchedRank();
-  std::ofstream json;
-  if (!options.jsonFile.empty() && (!launched || launched->rank == 0)) {
-    json.open(options.jsonFile);
-    if (!json) base::fail(ErrorCode::System, "-J ", options.jsonFile, " cannot be written");
-  }
-  return onRanks({.count = options.ranksHere(),
-                  .join = options.parallelInit,
-                  .timeout = options.timeout,
-                  .device = options.perf.device},
-                 [&](Communicator& c) {
-                   const bool writes = json.is_open() && c.rank() == 0;
-                   return runNcclPerf(c, options, {.json = writes ? &json : nullptr});
-                 });
+  std::optional<OutputFile> json;
+  if (!options.jsonFile.empty() && (!launched || launched->rank == 0))
+    json.emplace("-J", options.jsonFile);
+  const int code =
+      onRanks({.count = options.ranksHere(),
+               .join = options.parallelInit,
+               .timeout = options.timeout,
+               .device = options.perf.device},
+              [&](Communicator& c) {
+                const bool writes = json && c.rank() == 0;
+                return runNcclPerf(c, options, {.json = writes ? &json->stream() : nullptr});
+              });
+  if (json) json->commit();
+  return code;
 }
 
 }  // namespace

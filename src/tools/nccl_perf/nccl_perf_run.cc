@@ -4,6 +4,7 @@
 
 #include "src/base/check.h"
 #include "src/device/cuda.h"
+#include "src/tools/common/output_file.h"
 #include "src/tools/nccl_perf/nccl_perf_report.h"
 #include "src/tools/perf/perf_call.h"
 
@@ -115,9 +116,7 @@ int runNcclPerf(Communicator& c, const NcclPerfOptions& options, const PerfOutpu
   for (const PerfOptions& one : all) requireFit(one, c);
   const bool prints = c.rank() == 0;
   const auto print = [&](const std::string& text) {
-    if (!prints) return;
-    std::fputs(text.c_str(), output.table);
-    std::fflush(output.table);
+    if (prints) printNow(output.table, text);
   };
   print(ncclPerfHeader(options, c.describe()));
   std::optional<Stream> stream;
@@ -134,11 +133,7 @@ int runNcclPerf(Communicator& c, const NcclPerfOptions& options, const PerfOutpu
         if (output.json) rows.push_back(row);
       }
   print(perfFooter(totals, options.checks > 0));
-  if (prints && output.json) {
-    *output.json << ncclPerfJson(options, c.size(), rows, totals);
-    if (!output.json->flush())
-      base::fail(ErrorCode::System, "-J ", options.jsonFile, " did not take what was measured");
-  }
+  if (prints && output.json) *output.json << ncclPerfJson(options, c.size(), rows, totals);
   return totals.wrong() > 0;
 }
 

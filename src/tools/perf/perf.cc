@@ -1,7 +1,7 @@
 #include "src/tools/perf/perf.h"
 
 #include <cstdio>
-#include <fstream>
+#include <optional>
 
 #include <tutti/launch.h>
 #include <tutti/tutti.h>
@@ -10,6 +10,7 @@
 #include "src/base/printable.h"
 #include "src/tools/common/device_option.h"
 #include "src/tools/common/launch_ranks.h"
+#include "src/tools/common/output_file.h"
 #include "src/tools/perf/perf_options.h"
 #include "src/tools/perf/perf_plot.h"
 #include "src/tools/perf/perf_run.h"
@@ -23,17 +24,16 @@ int runRank(const PerfOptions& options) {
   const auto launched = launchedRank();
   const bool writes = !launched || launched->rank == 0;
   if (!options.plotFile.empty() && writes) requirePlottable(options.plotFile);
-  std::ofstream json;
-  if (!options.jsonFile.empty() && writes) {
-    json.open(options.jsonFile);
-    TUTTI_REQUIRE(json.good(), "--json ", options.jsonFile, " cannot be written");
-  }
+  std::optional<OutputFile> json;
+  if (!options.jsonFile.empty() && writes) json.emplace("--json", options.jsonFile);
   Communicator c =
       Communicator::create({.deterministic = options.deterministic,
                             .algorithm = options.algorithm,
                             .transport = options.transport,
                             .device = deviceFor(options.device, launched ? launched->rank : 0)});
-  return runPerf(c, options, {.json = json.is_open() ? &json : nullptr});
+  const int code = runPerf(c, options, {.json = json ? &json->stream() : nullptr});
+  if (json) json->commit();
+  return code;
 }
 
 }  // namespace

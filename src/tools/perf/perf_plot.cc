@@ -1,17 +1,22 @@
 #include "src/tools/perf/perf_plot.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <set>
 #include <sstream>
 
 #include "src/base/check.h"
+#include "src/base/clock.h"
 #include "src/base/file_descriptor.h"
+#include "src/launch/child_end.h"
+#include "src/tools/common/output_file.h"
 
 namespace tutti::tools {
 namespace {
@@ -48,12 +53,6 @@ std::string xRange(const std::vector<PerfRow>& rows) {
   return base::message("set xrange [", *sizes.begin(), "/2.:", *sizes.begin(), "*2.]\n");
 }
 
-base::FileDescriptor openPlot(const std::string& file, int flags) {
-  base::FileDescriptor svg(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666));
-  if (!svg) base::failSyscall("open", errno, "--plot " + file);
-  return svg;
-}
-
 bool onPath(const char* program) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path ? path : "");
@@ -67,7 +66,7 @@ bool onPath(const char* program) {
 void requirePlottable(const std::string& file) {
   if (!onPath("gnuplot"))
     base::fail(ErrorCode::Unsupported, "--plot needs gnuplot (Debian's package gnuplot-nox)");
-  openPlot(file, 0);
+  requireWritable("--plot", file);
 }
 
 std::string plotScript(const PerfOptions& options, int ranks, const std::vector<PerfRow>& rows) {
@@ -90,30 +89,44 @@ std::string plotScript(const PerfOptions& options, int ranks, const std::vector<
 
 namespace {
 
-/// From its beginning to its end.
-void copyFile(const base::FileDescriptor& from, const base::FileDescriptor& to) {
-  char block[65536];
-  TUTTI_SYSCALL(::lseek(from.get(), 0, SEEK_SET));
-  for (ssize_t bytes = 0; (bytes = TUTTI_SYSCALL(::read(from.get(), block, sizeof block))) > 0;)
-    for (ssize_t written = 0; written < bytes;)
-      written +=
-          TUTTI_SYSCALL(::write(to.get(), block + written, static_cast<size_t>(bytes - written)));
+constexpr std::chrono::seconds kKilledEndsIn(5);
+
+std::string contents(const base::FileDescriptor& file) {
+  std::string text(static_cast<size_t>(TUTTI_SYSCALL(::lseek(file.get(), 0, SEEK_END))), '\0');
+  TUTTI_SYSCALL(::lseek(file.get(), 0, SEEK_SET));
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t count = TUTTI_SYSCALL(::read(file.get(), &text[done], text.size() - done));
+    if (count == 0) text.resize(done);
+    done += static_cast<size_t>(count);
+  }
+  return text;
+}
+
+/// What gnuplot makes of the script on its standard input. It has ended, or was killed.
+int endOf(pid_t gnuplot, base::Deadline deadline) {
+  const bool inTime = launcher::endsBy(gnuplot, deadline);
+  if (!inTime) TUTTI_SYSCALL(::kill(gnuplot, SIGKILL));
+  if (!inTime && !launcher::endsBy(gnuplot, base::Deadline::after(kKilledEndsIn))) return SIGKILL;
+  int status = 0;
+  TUTTI_SYSCALL(::waitpid(gnuplot, &status, WNOHANG));
+  return status;
 }
 
 }  // namespace
 
-// gnuplot does not say when what it writes is not taken.
-void writePlot(const std::string& file, const std::string& script) {
-  const base::FileDescriptor svg = openPlot(file, O_TRUNC);
+void writePlot(const std::string& file, const std::string& script,
+               std::chrono::milliseconds longest) {
+  const auto deadline = base::Deadline::after(longest);
   const base::FileDescriptor drawn(TUTTI_SYSCALL(::memfd_create("tutti-plot", MFD_CLOEXEC)));
   int input[2];  // sockets, so that gnuplot's end is an error here and no signal
   TUTTI_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input));
   base::FileDescriptor readEnd(input[0]), writeEnd(input[1]);
+  const timeval send = {.tv_sec = longest.count() / 1000, .tv_usec = longest.count() % 1000 * 1000};
+  TUTTI_SYSCALL(::setsockopt(writeEnd.get(), SOL_SOCKET, SO_SNDTIMEO, &send, sizeof send));
   const pid_t child = TUTTI_SYSCALL(::fork());
   if (child == 0) {
-    ::dup2(readEnd.get(), 0);
-    ::dup2(drawn.get(), 1);
-    ::execlp("gnuplot", "gnuplot", "-", nullptr);
+    if (::dup2(readEnd.get(), 0) == 0 && ::dup2(drawn.get(), 1) == 1)
+      ::execlp("gnuplot", "gnuplot", "-", nullptr);
     ::_exit(127);
   }
   readEnd.reset();
@@ -124,15 +137,11 @@ void writePlot(const std::string& file, const std::string& script) {
     sent += static_cast<size_t>(n);
   }
   writeEnd.reset();
-  int status = 0;
-  TUTTI_SYSCALL(::waitpid(child, &status, 0));
+  const int status = endOf(child, deadline);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    base::fail(ErrorCode::Internal, "gnuplot failed with status ", status);
-  try {
-    copyFile(drawn, svg);
-  } catch (const Error& error) {
-    base::fail(error.code(), "--plot ", file, " did not take the picture: ", error.what());
-  }
+    base::fail(ErrorCode::Internal, "gnuplot failed with status ", status,
+               deadline.passed() ? ", as it drew for too long" : "");
+  writeFile("--plot", file, contents(drawn));
 }
 
 }  // namespace tutti::tools

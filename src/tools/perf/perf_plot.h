@@ -2,6 +2,7 @@
 
 // The table of `tutti perf` as a picture, by gnuplot.
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@ std::string plotScript(const PerfOptions& options, int ranks, const std::vector<
 /// there is no gnuplot.
 void requirePlottable(const std::string& file);
 
-/// Throws System when `file` cannot be written, and Internal when gnuplot fails.
-void writePlot(const std::string& file, const std::string& script);
+/// Throws System when `file` cannot be written, and Internal when gnuplot fails or takes longer
+/// than `longest`; then it is killed.
+void writePlot(const std::string& file, const std::string& script,
+               std::chrono::milliseconds longest = std::chrono::minutes(1));
 
 }  // namespace tutti::tools

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/tools/common/output_file.h"
 #include "src/tools/perf/perf_call.h"
 #include "src/tools/perf/perf_plot.h"
 #include "src/tools/perf/perf_report.h"
@@ -70,10 +71,7 @@ class Measurement {
 int runPerf(Communicator& c, const PerfOptions& options, const PerfOutput& output) {
   requireFit(options, c);
   const bool prints = c.rank() == 0;
-  const auto print = [&](const std::string& text) {
-    std::fputs(text.c_str(), output.table);
-    std::fflush(output.table);
-  };
+  const auto print = [&](const std::string& text) { printNow(output.table, text); };
   if (prints) print(perfHeader(options, c.size(), commented(c.describe())));
   std::vector<PerfRow> rows;
   PerfTotals totals;
@@ -87,8 +85,6 @@ int runPerf(Communicator& c, const PerfOptions& options, const PerfOutput& outpu
   if (prints) print(perfFooter(totals, options.check));
   if (prints && !options.plotFile.empty())
     writePlot(options.plotFile, plotScript(options, c.size(), rows));
-  if (prints && output.json && !output.json->flush())
-    base::fail(ErrorCode::System, "--json ", options.jsonFile, " did not take what was measured");
   return totals.wrong() > 0;
 }
 

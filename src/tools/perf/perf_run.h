@@ -19,8 +19,7 @@ struct PerfOutput {
 };
 
 /// Collective over `c`. Returns the exit code, the same on all ranks: 1 when a result was wrong.
-/// Throws InvalidArgument for options that do not fit the communicator, System when `json` does not
-/// take what is written.
+/// Throws InvalidArgument for options that do not fit the communicator.
 int runPerf(Communicator& c, const PerfOptions& options, const PerfOutput& output);
 
 }  // namespace tutti::tools

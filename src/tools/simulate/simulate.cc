@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <limits>
+#include <optional>
 
 #include "collectives/simulate.h"
 #include "src/base/check.h"
 #include "src/base/printable.h"
+#include "src/tools/common/output_file.h"
 #include "src/tools/perf/perf_options.h"
 #include "src/tools/simulate/cluster_file.h"
 #include "src/tools/simulate/simulate_report.h"
@@ -110,10 +111,6 @@ void validate(const SimulateOptions& o) {
              plan::algorithmNames(), ", and mapped is not simulated");
 }
 
-[[noreturn]] void cannotWrite(const SimulateOptions& o) {
-  base::fail(ErrorCode::System, "--json ", o.jsonFile, " cannot be written");
-}
-
 }  // namespace
 
 std::variant<SimulateOptions, int> parseSimulate(int argc, const char* const* argv) {
@@ -162,18 +159,16 @@ std::variant<SimulateOptions, int> parseSimulate(int argc, const char* const* ar
 void simulate(const SimulateOptions& o, const std::filesystem::path& folder) {
   const Cluster cluster = readCluster(o.topology, folder);
   validateAlgorithm(o, cluster);
-  std::ofstream json;
-  if (!o.jsonFile.empty()) json.open(o.jsonFile);
-  if (!json) cannotWrite(o);
+  std::optional<OutputFile> json;
+  if (!o.jsonFile.empty()) json.emplace("--json", o.jsonFile);
   std::fputs(simulateHeader(o, cluster).c_str(), stdout);
   for (const int ranks : o.ranks)
     for (const std::vector<SimulateRow>& rows : rowsBySize(o, cluster, ranks))
       for (const SimulateRow& row : rows) {
-        std::fputs(simulateLine(o, row).c_str(), stdout);
-        std::fflush(stdout);
-        if (!o.jsonFile.empty()) json << simulateJson(o, cluster, row) << std::flush;
+        printNow(stdout, simulateLine(o, row));
+        if (json) json->stream() << simulateJson(o, cluster, row);
       }
-  if (!json) cannotWrite(o);
+  if (json) json->commit();
 }
 
 int simulateMain(int argc, char** argv) {

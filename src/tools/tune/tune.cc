@@ -179,27 +179,24 @@ void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const Tun
   writeConstants(o, fitted, beside.empty() ? remark : base::message(remark, "; ", beside));
 }
 
-/// Not open where none is asked for. What is written at the end can be written, too: nothing that
-/// was measured may be lost for that.
-std::ofstream openOutputs(const TuneOptions& o) {
+/// None where none is asked for. What is written at the end can be written, too: nothing that was
+/// measured may be lost for that.
+std::unique_ptr<OutputFile> openOutputs(const TuneOptions& o) {
   if (!o.file.empty() && !o.check) requireWritable("-o", o.file);
-  std::ofstream record;
-  if (o.record.empty()) return record;
-  record.open(o.record);
-  TUTTI_REQUIRE(record.good(), "--record ", o.record, " cannot be written");
-  return record;
+  return o.record.empty() ? nullptr : std::make_unique<OutputFile>("--record", o.record);
 }
 
 int runRank(const TuneOptions& o) {
   const auto launched = launchedRank();
   const bool first = !launched || launched->rank == 0;
-  std::ofstream record;
+  std::unique_ptr<OutputFile> record;
   if (first) record = openOutputs(o);
   requireNothingForced();
   Communicator c = Communicator::create();
   TUTTI_REQUIRE(c.size() > 1, "there is nothing to choose for one rank: -n N starts several");
   MachineUse use(c);
-  const auto verdicts = Tuner(c, o, record.is_open() ? &record : nullptr).run();
+  const auto verdicts = Tuner(c, o, record ? &record->stream() : nullptr).run();
+  if (record) record->commit();
   const std::string beside =
       busyText(use.coresOfOthers(), static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
   if (c.rank() != 0) return 0;
@@ -233,9 +230,10 @@ std::vector<Verdict> readRecords(const std::vector<std::string>& names) {
 
 int fitRecords(const TuneOptions& o) {
   const std::vector<Verdict> verdicts = readRecords(o.from);
-  std::ofstream record = openOutputs(o);
-  if (record.is_open())
-    for (const Verdict& v : verdicts) record << jsonOf(v);
+  if (const auto record = openOutputs(o)) {
+    for (const Verdict& v : verdicts) record->stream() << jsonOf(v);
+    record->commit();
+  }
   report(verdicts);
   if (!o.check) fitTo(verdicts, communicator::ownTuning(), o, "");
   return 0;

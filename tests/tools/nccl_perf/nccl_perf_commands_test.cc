@@ -126,12 +126,31 @@ TEST(NcclPerfPrograms, NameTheMemoryThatThereIsNot) {
 TEST(NcclPerfPrograms, FailBeforeTheyMeasureWhenJsonCannotBeWritten) {
   const Result run = Command({besideTutti("all_reduce_perf"), "-J", "/nowhere/at/all.json"}).wait();
   EXPECT_EQ(run.exitCode, 1);
-  EXPECT_EQ(run.err, "all_reduce_perf: -J /nowhere/at/all.json cannot be written\n");
+  EXPECT_EQ(
+      run.err,
+      "all_reduce_perf: -J /nowhere/at/all.json cannot be written: No such file or directory\n");
   const Result full =
       Command({besideTutti("all_reduce_perf"), "-b", "8", "-e", "8", "-n", "1", "-J", "/dev/full"})
           .wait();
   EXPECT_EQ(full.exitCode, 1);
-  EXPECT_TRUE(contains(full.err, "-J /dev/full did not take")) << full.err;
+  EXPECT_TRUE(contains(full.err, "-J /dev/full cannot be written: No space left on device"))
+      << full.err;
+}
+
+// What was measured before is worth more than what a run has not measured.
+TEST(NcclPerfPrograms, KeepJsonOfBeforeUntilTheNewIsWhole) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/all.json";
+  std::ofstream(file) << "before";
+  const std::vector<std::string> words{
+      besideTutti("all_reduce_perf"), "-b", "8", "-n", "1", "-J", file};
+  std::vector<std::string> tooLarge = words, small = words;
+  tooLarge.insert(tooLarge.end(), {"-e", "1P", "-g", "2"});
+  small.insert(small.end(), {"-e", "8"});
+  EXPECT_NE(Command(tooLarge).wait().exitCode, 0);
+  EXPECT_EQ(folder.read("all.json"), "before");
+  EXPECT_EQ(Command(small).wait().exitCode, 0);
+  EXPECT_TRUE(contains(folder.read("all.json"), "all_reduce")) << folder.read("all.json");
 }
 
 }  // namespace

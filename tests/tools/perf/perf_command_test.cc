@@ -193,7 +193,7 @@ TEST(PerfCommand, FailsBeforeItMeasuresWhenItsPlotCannotBeDrawn) {
   std::filesystem::create_symlink("/bin/echo", folder.path().string() + "/gnuplot");
   const Result full = plotOnPath(folder.path().string(), "/dev/full");
   EXPECT_EQ(full.exitCode, 1);
-  EXPECT_NE(full.err.find("--plot /dev/full did not take the picture"), std::string::npos)
+  EXPECT_NE(full.err.find("--plot /dev/full cannot be written: No space left"), std::string::npos)
       << full.err;
 }
 
@@ -207,7 +207,8 @@ TEST(PerfCommand, FailsBeforeItMeasuresWhenJsonCannotBeWritten) {
   const Result full =
       runTutti({"perf", "all_reduce", "-n", "2", "-b", "8", "-e", "8", "--json", "/dev/full"});
   EXPECT_EQ(full.exitCode, 1);
-  EXPECT_NE(full.err.find("--json /dev/full did not take"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("--json /dev/full cannot be written: No space left"), std::string::npos)
+      << full.err;
 }
 
 TEST(PerfCommand, NamesVariablesThatCannotBe) {

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -23,6 +25,7 @@
 #include "src/tools/perf/perf_report.h"
 #include "src/tools/perf/perf_run.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::tools {
 namespace {
@@ -346,17 +349,22 @@ TEST(PerfRun, RefusesWhatDoesNotFitTheRanks) {
             "--algo mapped does not exist for barrier on 2 ranks of 1 host");
 }
 
-TEST(PerfRun, SaysWhenItsJsonIsNotTaken) {
-  auto alone = Communicator::createLocal(1);
-  const PerfOptions o{.collectiveName = "all_reduce",
-                      .minBytes = 8,
-                      .maxBytes = 8,
-                      .iterations = 1,
-                      .jsonFile = "/dev/full"};
-  std::ofstream full("/dev/full");
-  std::FILE* table = std::tmpfile();
-  EXPECT_THROW(runPerf(alone[0], o, {.table = table, .json = &full}), Error);
-  std::fclose(table);
+TEST(PerfPlot, DoesNotWaitForAGnuplotThatDoesNotEnd) {
+  const tests::TemporaryFolder folder;
+  const std::string program = folder.path().string() + "/gnuplot", file = program + ".svg";
+  std::ofstream(program) << "#!/bin/sh\nexec sleep 1000\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  ASSERT_EQ(setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1), 0);
+  for (const size_t bytes : {size_t{10}, size_t{10'000'000}}) try {  // more than a socket holds
+      writePlot(file, std::string(bytes, '\n'), std::chrono::milliseconds(200));
+      ADD_FAILURE() << "it is drawn";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("it drew for too long"), std::string::npos)
+          << error.what();
+    }
+  EXPECT_EQ(setenv("PATH", path.c_str(), 1), 0);
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 TEST(MachineUse, CountsProgramsAndWhatTheHypervisorKeeps) {

@@ -18,7 +18,7 @@ TEST(PlanCommand, FailsWhenItsOutputIsLost) {
   const Result run = runTutti(
       {"run", "-n", "1", "sh", "-c", tuttiPath + " plan all_reduce -n 2 >/dev/full; echo code $?"});
   EXPECT_EQ(run.out, "[0] code 1\n");
-  EXPECT_EQ(run.err, "[0] tutti: standard output could not be written\n");
+  EXPECT_EQ(run.err, "[0] tutti: standard output could not be written: No space left on device\n");
 }
 
 TEST(PlanCommand, ShowsStepsAndAPicture) {
@@ -74,10 +74,12 @@ TEST(PlanCommand, WritesJsonAndSvg) {
   EXPECT_TRUE(svg.starts_with("<svg")) << svg.substr(0, 80);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   for (const std::string wrong : {"/nowhere/at/all.svg", "/dev/full"}) {
+    const std::string why =
+        wrong == "/dev/full" ? "No space left on device" : "No such file or directory";
     const Result lost = runTutti({"plan", "barrier", "-n", "3", "--svg", wrong});
     EXPECT_EQ(lost.exitCode, 1);
     EXPECT_EQ(lost.out, "");
-    EXPECT_EQ(lost.err, "tutti plan: --svg " + wrong + " cannot be written\n");
+    EXPECT_EQ(lost.err, "tutti plan: --svg " + wrong + " cannot be written: " + why + "\n");
   }
 }
 

@@ -151,7 +151,7 @@ TEST(SimulateCommand, RefusesByName) {
             "host\n");
   EXPECT_EQ(
       refusal({"scan", "-n", "8", "--topology", "h100-8", "--json", folder.path().string()}, 1),
-      "tutti simulate: --json " + folder.path().string() + " cannot be written\n");
+      "tutti simulate: --json " + folder.path().string() + " cannot be written: Is a directory\n");
   EXPECT_TRUE(contains(refusal({"scan", "--topology", "h100-8"}), "--ranks"));
 }
 

@@ -346,7 +346,7 @@ void Gradients::addPartials() {
   for (const auto& [kind, partial] : partials_) {
     const auto& [axes, purpose] = kind;
     // Calls visit(gradient, its place among those that are added) for each piece.
-    const auto forEach = [&](const auto& visit) {
+    const auto forEach = [&, &partial = partial](const auto& visit) {
       auto* at = static_cast<std::byte*>(partial.packed.data());
       for (const int id : partial.pieces) {
         const Tensor rows = rowsOf(cut_.pieces[static_cast<size_t>(id)]);

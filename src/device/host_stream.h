@@ -98,7 +98,7 @@ class HostEvent {
   const base::ProcessGuard& guard() const { return guard_; }
 
  private:
-  const base::ProcessGuard guard_;
+  const base::ProcessGuard guard_{};
   mutable std::mutex mutex_;
   std::shared_ptr<Mark> latest_;
 };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <ranges>
 #include <string>
 #include <utility>
 
@@ -25,9 +24,9 @@ void makeGpu(const Owners& c) {
   const int own = c.who.rank(), size = c.who.size();
   const auto isRemote = remotePeers(own, c.links.topology(), settings.transport);
   const bool isAlone = std::ranges::none_of(isRemote, std::identity());
-  const auto isElsewhere = [&](int peer) {
-    return !isRemote[peer] && c.who.info(peer).pid != ::getpid();
-  };
+  bool othersAreLocal = false;
+  for (int peer = 0; peer < size; ++peer)
+    othersAreLocal |= !isRemote[peer] && c.who.info(peer).pid != ::getpid();
   GpuParking::ofProcess().sweep();
   c.gpu.use(makeGpuJoin(
       {.device = settings.device,
@@ -36,7 +35,7 @@ void makeGpu(const Owners& c) {
        .timeoutMs = settings.timeoutMs,
        .mostBlocks = settings.gpuBlocks,
        .byCopies = settings.gpuCopies,
-       .hasOtherProcesses = std::ranges::any_of(std::views::iota(0, size), isElsewhere),
+       .hasOtherProcesses = othersAreLocal,
        .isRemote = isRemote,
        .reachesGpus = !isAlone &&
                       c.links.network()->canReachGpus(settings.gpuDirect),

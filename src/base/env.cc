@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/base/clock.h"
@@ -16,10 +17,9 @@ constexpr long kMostSlotBytes = 64L << 20;
 constexpr long kMostGpuBlocks = 1024;
 constexpr long kMostTcpStreams = 16;
 
-/// All variables, and what is wrong with the first that is malformed; such have their defaults.
 class Reading {
  public:
-  Reading() {
+  explicit Reading(const EnvLookup& lookup) : lookup_(lookup) {
     env.log = level("TUTTI_LOG");
     env.timeoutMs = number("TUTTI_TIMEOUT_MS", env.timeoutMs, 1, kMostMs);
     env.setupTimeoutMs = number("TUTTI_SETUP_TIMEOUT_MS", env.setupTimeoutMs, 1, kMostMs);
@@ -46,8 +46,8 @@ class Reading {
   std::optional<Error> malformed;
 
  private:
-  static std::string text(const char* name) {
-    const char* const value = std::getenv(name);
+  std::string text(const char* name) const {
+    const char* const value = lookup_(name);
     return value ? value : "";
   }
 
@@ -81,7 +81,7 @@ class Reading {
   }
 
   /// Of CUDA, which takes the nearest number that there can be.
-  static long queues(const char* name, long fallback) {
+  long queues(const char* name, long fallback) const {
     const long value = std::strtol(text(name).c_str(), nullptr, 10);
     return value > 0 ? std::min(value, 32L) : fallback;
   }
@@ -95,14 +95,23 @@ class Reading {
       note(name, "=", printable(word), " is none of debug, info, warning, error, off");
     return LogLevel::Warning;
   }
+
+  const EnvLookup& lookup_;
 };
 
-const Reading& reading() {
-  static const auto* const instance = new Reading;  // threads may log until the very end
+const EnvReading& reading() {
+  // Threads may log until the very end.
+  static const auto* const instance =
+      new EnvReading(readEnv([](const char* name) { return std::getenv(name); }));
   return *instance;
 }
 
 }  // namespace
+
+EnvReading readEnv(const EnvLookup& lookup) {
+  Reading reading(lookup);
+  return {std::move(reading.env), std::move(reading.malformed)};
+}
 
 const Env& env() {
   if (const auto& malformed = reading().malformed) throw Error(*malformed);

@@ -5,9 +5,11 @@
 // variables that say who a rank is (TUTTI_RANK, RANK, SLURM_PROCID, ...) are read by src/bootstrap.
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include <tutti/error.h>
 #include <tutti/log.h>
 
 namespace tutti::base {
@@ -69,6 +71,15 @@ struct Env {
   /// to a GPU; one that waits holds up the others of its queue. 1 to 32.
   long gpuQueues = 8;
 };
+
+/// All variables, and what is wrong with the first that is malformed; such have their defaults.
+struct EnvReading {
+  Env env;
+  std::optional<Error> malformed;
+};
+/// The value of a variable; null where it is not set.
+using EnvLookup = std::function<const char*(const char* name)>;
+EnvReading readEnv(const EnvLookup& lookup);
 
 /// The process's variables, read at the first call. Throws InvalidArgument naming a malformed one.
 const Env& env();

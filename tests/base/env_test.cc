@@ -54,6 +54,20 @@ TEST(Environment, IsReadOnce) {
   withVariables({{"TUTTI_LOG", "off"}}, [] { EXPECT_FALSE(env().log); });
 }
 
+// Any source of variables has its own settings, and the first mistake is told.
+TEST(Environment, IsReadFromAnySource) {
+  const auto readingOf = [](const std::string& name, const char* value) {
+    return readEnv([&](const char* asked) { return name == asked ? value : nullptr; });
+  };
+  const EnvReading good = readingOf("TUTTI_STRAGGLER_MS", "7");
+  EXPECT_EQ(good.env.stragglerMs, 7);
+  EXPECT_FALSE(good.malformed);
+  const EnvReading bad = readingOf("TUTTI_GPU_BLOCKS", "many");
+  EXPECT_EQ(bad.env.gpuBlocks, 0);
+  ASSERT_TRUE(bad.malformed);
+  EXPECT_STREQ(bad.malformed->what(), "TUTTI_GPU_BLOCKS=many is not a whole number from 0 to 1024");
+}
+
 /// What env() says of it, each time that it is called; and others have their defaults.
 void expectRefused(const char* name, const char* value, const std::string& said) {
   withVariables({{name, value}, {"TUTTI_INTERFACE", "eth7"}}, [&] {

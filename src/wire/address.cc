@@ -135,7 +135,8 @@ const char* explain(int error) {
 }  // namespace
 
 std::string Address::describe() const {
-  if (family == Family::Unix) return "Unix socket @" + std::string(name.data(), nameLength(*this));
+  if (family == Family::Unix)
+    return "Unix socket @" + base::printable({name.data(), nameLength(*this)});
   return family == Family::Ipv4 ? base::message(describeIp(), ":", port)
                                 : base::message("[", describeIp(), "]:", port);
 }
@@ -202,11 +203,18 @@ std::optional<Address> localAddress(int socket) {
 
 bool valid(const Address& address) {
   if (address.zone != 0 && !isLinkLocal(address)) return false;
-  const bool anyIp = address.ip != std::array<std::byte, 16>{};
+  const auto isZero = [](const auto& bytes, size_t from) {
+    return std::all_of(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.end(),
+                       [](auto byte) { return byte == decltype(byte){}; });
+  };
+  const bool anyIp = !isZero(address.ip, 0);
+  const bool isPadded = isZero(address.name, nameLength(address));
   switch (address.family) {
-    case Family::Unix: return nameLength(address) > 0 && address.port == 0 && !anyIp;
+    case Family::Unix: return nameLength(address) > 0 && isPadded && address.port == 0 && !anyIp;
     case Family::Ipv4:
-    case Family::Ipv6: return address.port != 0 && anyIp && nameLength(address) == 0;
+      if (!isZero(address.ip, sizeof(in_addr))) return false;
+      [[fallthrough]];
+    case Family::Ipv6: return address.port != 0 && anyIp && nameLength(address) == 0 && isPadded;
   }
   return false;
 }

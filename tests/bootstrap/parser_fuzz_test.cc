@@ -11,7 +11,9 @@
 #include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/wire/frame.h"
 #include "src/bootstrap/wire/setup_message.h"
+#include "src/wire/address.h"
 #include "src/wire/handshake.h"
+#include "src/wire/secrets.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/mutator.h"
 
@@ -71,6 +73,31 @@ TEST_F(Fuzz, UniqueIds) {
     EXPECT_EQ(id, good) << "the checksum let a change through";
     EXPECT_EQ(encode(point), good);
   });
+}
+
+// Also where the checksum fits: flags and fields that mean nothing are refused.
+TEST(UniqueIds, HaveOneSpelling) {
+  Rendezvous ipv4 = randomRendezvous();
+  ipv4.address = wire::resolve("10.0.0.1", 4711);
+  constexpr size_t kFlagsAt = 13, kIpAt = 16, kChecksumAt = 112;
+  constexpr uint8_t kNetworkIsIpv6 = 4, kUnknown = 128;
+  const auto refuses = [](UniqueId id, size_t at, uint8_t bits) {
+    id.bytes[at] ^= static_cast<std::byte>(bits);
+    wire::digestInto(std::span(id.bytes).subspan(kChecksumAt), "unique id",
+                     std::span(id.bytes).first(kChecksumAt));
+    try {
+      decode(id);
+      return false;
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "the unique id holds no address");
+      return true;
+    }
+  };
+  EXPECT_FALSE(refuses(encode(ipv4), kFlagsAt, 0));
+  EXPECT_TRUE(refuses(encode(ipv4), kFlagsAt, kNetworkIsIpv6));
+  EXPECT_TRUE(refuses(encode(ipv4), kFlagsAt, kUnknown));
+  EXPECT_TRUE(refuses(encode(ipv4), kIpAt + 4, 1));
+  EXPECT_TRUE(refuses(encode(randomRendezvous()), kFlagsAt, kNetworkIsIpv6));
 }
 
 TEST_F(Fuzz, HexadecimalIds) {

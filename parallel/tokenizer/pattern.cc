@@ -47,7 +47,22 @@ std::string pcre2Message(int error) {
 
 struct FreeMatch {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
 };
+
+/// What one match may take: steps in proportion to the text, which is more than any of the patterns
+/// needs, and little memory. PCRE2's own limits are ten million steps, which a run of spaces takes,
+/// and 20 GB.
+std::unique_ptr<pcre2_match_context, FreeMatch> limitsFor(size_t textBytes) {
+  constexpr uint32_t kHeapKibibytes = 16 << 10, kLeastSteps = 10'000'000;
+  constexpr size_t kStepsPerByte = 4;
+  std::unique_ptr<pcre2_match_context, FreeMatch> limits(pcre2_match_context_create(nullptr));
+  ensure(limits != nullptr, "PCRE2 has no memory for a match");
+  const size_t steps = std::min<size_t>(textBytes, UINT32_MAX / kStepsPerByte) * kStepsPerByte;
+  pcre2_set_match_limit(limits.get(), std::max(static_cast<uint32_t>(steps), kLeastSteps));
+  pcre2_set_heap_limit(limits.get(), kHeapKibibytes);
+  return limits;
+}
 
 }  // namespace
 
@@ -84,9 +99,10 @@ void Pattern::forEachPiece(std::string_view text,
   const std::unique_ptr<pcre2_match_data, FreeMatch> match(
       pcre2_match_data_create_from_pattern(code_->compiled, nullptr));
   ensure(match != nullptr, "PCRE2 has no memory for a match");
+  const auto limits = limitsFor(text.size());
   for (size_t at = 0; at < text.size();) {
     const int found = pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                  text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
+                                  text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), limits.get());
     ensure(found > 0, "the pattern fails at byte ", at, ": ", found < 0 ? pcre2Message(found) : "");
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match.get());
     // Each of the patterns takes any character, so nothing lies between matches.

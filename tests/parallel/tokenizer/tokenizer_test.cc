@@ -295,6 +295,17 @@ std::string shortFile() {
   return json.dump();
 }
 
+// PCRE2's own limit is ten million steps, and a run of spaces takes one for each.
+TEST(Patterns, CutRunsOfAnyLength) {
+  const std::string run(12'000'000, ' ');
+  for (const PatternKind kind : {PatternKind::Gpt2, PatternKind::Llama3, PatternKind::Qwen2}) {
+    std::vector<size_t> lengths;
+    Pattern(kind).forEachPiece(run + "a",
+                               [&](std::string_view piece) { lengths.push_back(piece.size()); });
+    EXPECT_EQ(lengths, (std::vector<size_t>{run.size() - 1, 2})) << spellingOf(kind);
+  }
+}
+
 // Whatever is changed in a file, it is refused, or is a tokenizer under which texts come back.
 TEST(TokenizerFiles, Fuzz) {
   tests::Mutator mutator(tests::testSeed());

@@ -127,10 +127,8 @@ bool ExchangeOperation::receive(Edge& edge) {
     return false;
   }
   edge.idlePolls = 0;
-  const SlotHeader& header = *ring.slot();
-  checkHeader(edge, header);
+  const uint64_t bytes = checkedBytes(edge, *ring.slot());
   const Transfer& t = edge.transfers[edge.next];
-  const uint64_t bytes = header.bytes;
   const std::byte* const payload = ring.payload();
   if (bytes > 0 && payload != t.data + edge.offset)
     std::memcpy(t.data + edge.offset, payload, bytes);
@@ -164,12 +162,13 @@ void ExchangeOperation::failByHeader(const Edge& edge, const SlotHeader& header)
              ", which ", does);
 }
 
-void ExchangeOperation::checkHeader(const Edge& edge, const SlotHeader& header) const {
+uint64_t ExchangeOperation::checkedBytes(const Edge& edge, const SlotHeader& header) const {
   const Transfer& t = edge.transfers[edge.next];
   if (keyOf(header) != t.key()) failByHeader(edge, header);
   const uint64_t part = std::min<uint64_t>(t.bytes - edge.offset, at_.endpoint->layout().slotBytes);
   TUTTI_ASSERT(header.bytes == part, "rank ", edge.peer, " sent a message of ", header.bytes,
                " bytes where ", part, " are next");
+  return part;
 }
 
 }  // namespace tutti::executor

@@ -48,7 +48,9 @@ class ExchangeOperation final : public Operation {
   bool send(Edge& edge);
   bool receive(Edge& edge);
   void expect(const Edge& edge, transports::ReceiveRing& ring) const;
-  void checkHeader(const Edge& edge, const transports::SlotHeader& header) const;
+  /// Of the message that has arrived: what is left of its transfer, or as much as a slot holds. Not
+  /// the header's word, which the peer could change behind the check.
+  uint64_t checkedBytes(const Edge& edge, const transports::SlotHeader& header) const;
   [[noreturn]] void failByHeader(const Edge& edge, const transports::SlotHeader& header) const;
 
   HostRank at_;

@@ -10,7 +10,7 @@ RANKS ?= 4
 JARGON := build/jargon.txt
 TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan thorough seeds long rdma bench docs format packages configure clean
+.PHONY: help demo test build asan tsan thorough seeds long fuzz rdma bench docs format packages configure clean
 
 help:
 	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
@@ -18,6 +18,7 @@ help:
 	@echo 'make build    the library, the programs and the tests, in build/'
 	@echo 'make thorough all tests but the long ones: more layouts, kernels under both sanitizers and more seeds'
 	@echo 'make long     the tests that take minutes each'
+	@echo 'make fuzz     the fuzzers of all parsers, FUZZ_SECONDS=60 each; TARGETS names some of them'
 	@echo 'make rdma     of the tests only those of RDMA and of bad links, in virtual machines'
 	@echo 'make asan     every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan     the same under ThreadSanitizer'
@@ -70,6 +71,10 @@ seeds: packages
 long: build
 	cmake --build build --target long_tests -- -j $(JOBS)
 	ctest --test-dir build -L long --output-on-failure --no-tests=error
+
+fuzz: packages
+	@cmake/install-packages.sh fuzz
+	@cmake/run-fuzz.sh $(TARGETS)
 
 rdma: build
 	ctest --test-dir build -j $(JOBS) -L rdma --output-on-failure --no-tests=error

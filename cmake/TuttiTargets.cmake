@@ -38,8 +38,14 @@ elseif(TUTTI_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer
                       -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
   add_link_options(-fsanitize=thread)
+elseif(TUTTI_SANITIZE STREQUAL "fuzzer")
+  # Clang's: the checks of address, and the marks by which libFuzzer sees what an input reaches.
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr,null,object-size
+                      -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+  add_link_options(-fsanitize=address,undefined)
 elseif(TUTTI_SANITIZE)
-  message(FATAL_ERROR "TUTTI_SANITIZE=${TUTTI_SANITIZE} is neither address nor thread")
+  message(FATAL_ERROR "TUTTI_SANITIZE=${TUTTI_SANITIZE} is none of address, thread and fuzzer")
 endif()
 
 # tutti_library(NAME SOURCES ... [LINKS ...]): one folder's static library. LINKS are the folders

@@ -1,6 +1,6 @@
 #!/bin/sh
-# install-packages.sh [docs]: installs the Debian packages that building, testing and the demo need,
-# or those of `make docs`; the one list of them. The last lines of the first are launchers, for the
+# install-packages.sh [docs|fuzz]: installs the Debian packages that building, testing and the demo need,
+# or those of `make docs` or `make fuzz`; the one list of them. The last lines of the first are launchers, for the
 # tests of label launchers, and what the guests of label rdma and a newer UCX for tests are made with. Does nothing at all
 # when they are there. As root or through sudo.
 set -eu
@@ -15,6 +15,7 @@ packages='
   qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers python3-venv
 '
 [ "${1:-}" != docs ] || packages='doxygen python3-venv'
+[ "${1:-}" != fuzz ] || packages='clang-14 clang libclang-rt-14-dev'
 
 installed() {
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

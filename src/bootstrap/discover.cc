@@ -101,12 +101,15 @@ Rendezvous withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
   return onThisHost(facts, {});
 }
 
-/// Two jobs of one address, key and name may mix, where both start at the same time.
-void warnOfDoubles(const LaunchFacts& facts, const Lookup& lookup) {
-  // torchrun's own store listens at the port, so that no other job's does.
-  if (facts.namesJob || value(lookup, "TORCHELASTIC_USE_AGENT_STORE") == "True") return;
+/// Two jobs of one address, key and name may mix, where both start at the same time. torchrun's own
+/// store listens at the port, so that no other job's does.
+bool mayBeAnothersToo(const LaunchFacts& facts, const Lookup& lookup) {
+  return !facts.namesJob && value(lookup, "TORCHELASTIC_USE_AGENT_STORE") != "True";
+}
+
+void warnOfDoubles(const LaunchFacts& facts) {
   base::log(LogLevel::Warning, "nothing tells this job from another one that meets at ",
-            base::printable(*facts.host), ":", *facts.port,
+            base::printable(placeOf(facts)),
             " with the same key: set TUTTI_JOB_ID to a text of this job's own on all its ranks");
 }
 
@@ -122,14 +125,16 @@ Identity identify(const LaunchFacts& facts, const Lookup& lookup) {
     identity.id = idFromHex(*hex);
   } else if (facts.size != 1) {
     const auto key = jobKey(lookup, facts.rank);
-    const bool known = facts.oneHost && facts.namesJob;
+    const bool known = facts.oneHost && !facts.run.empty();
     TUTTI_REQUIRE(facts.host || known, facts.launcher, " says rank ", facts.rank, " of ",
                   facts.size, ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
                   facts.addressVariables);
-    if (facts.rank == 0) warnOfDoubles(facts, lookup);
-    identity.id = encode(!facts.host ? onThisHost(facts, key)
-                         : key       ? withKey(facts, rendezvousPort(facts, lookup), *key)
-                                     : withoutKey(facts, lookup));
+    Rendezvous point = !facts.host ? onThisHost(facts, key)
+                       : key       ? withKey(facts, rendezvousPort(facts, lookup), *key)
+                                   : withoutKey(facts, lookup);
+    point.mayBeAnothersToo = mayBeAnothersToo(facts, lookup);
+    if (point.mayBeAnothersToo && facts.rank == 0) warnOfDoubles(facts);
+    identity.id = encode(point);
   }
   return identity;
 }

@@ -117,12 +117,11 @@ void readMembership(const Launcher& launcher, const Found& rank, const Lookup& l
 
 /// What tells this run of the job from all others.
 void readRun(const Launcher& launcher, const Lookup& lookup, LaunchFacts& facts) {
-  constexpr const char* kNoName = "none";  // torchrun's run id where the user gives none
   const auto add = [&](const char* name, bool namesJob) {
     const auto value = lookup(name);
     if (!value || value->empty()) return;
     facts.run += base::message(name, "=", *value, ";");
-    facts.namesJob |= namesJob && *value != kNoName;
+    facts.namesJob |= namesJob;
   };
   for (const char* name : launcher.run) add(name, true);
   for (const char* name : launcher.attempt) add(name, false);
@@ -132,7 +131,7 @@ void readRun(const Launcher& launcher, const Lookup& lookup, LaunchFacts& facts)
   if (launcher.parent) agent = parentOf(launcher.parent, lookup);
   if (launcher.agent && lookup(launcher.agent)) agent = launchingProcess(launcher.rank.front());
   if (!agent.empty()) facts.run += "started by " + agent + ";";
-  facts.namesJob |= !agent.empty();
+  facts.namesJob |= launcher.parent && !agent.empty();
 }
 
 LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& lookup) {
@@ -157,8 +156,8 @@ std::vector<Launcher> programs() {
        .size = {"WORLD_SIZE"},
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
-       .run = {"TORCHELASTIC_RUN_ID"},
-       .attempt = {"TORCHELASTIC_RESTART_COUNT"},
+       // The user chooses a run id, or there is none, and may start two jobs by one process.
+       .attempt = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
        .localSize = {"LOCAL_WORLD_SIZE"},
        .oneHost = true,
        .agent = "TORCHELASTIC_RUN_ID"},

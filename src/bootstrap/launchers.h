@@ -28,14 +28,14 @@ struct Launcher {
   std::vector<const char*> host;  ///< of the rendezvous; beside TUTTI_ADDRESS
   std::vector<const char*> port;
   std::vector<const char*> run;        ///< tell two jobs apart; all of them count
-  std::vector<const char*> attempt;    ///< tell two attempts of one job apart; all of them count
+  std::vector<const char*> attempt;    ///< tell two attempts of one job apart, and some jobs
   std::vector<const char*> localSize;  ///< ranks on this host
   std::vector<const char*> nodes;      ///< hosts
   bool oneHost = false;                ///< where neither of these is set
   /// A descriptor's number: the process at the other end of this socket tells two jobs apart.
   const char* parent = nullptr;
-  /// When set, one process on each host has started all ranks there: on one host it tells two jobs
-  /// apart, by launchingProcess().
+  /// When set, one process on each host has started all ranks there: on one host it tells most
+  /// jobs apart, by launchingProcess().
   const char* agent = nullptr;
   /// When not empty: without one of these the row does not count. A Slurm batch script has a rank
   /// and a size of its own, but no step: its ranks are started by srun, or by nobody.

@@ -48,6 +48,7 @@ void Meeting::advance(const wire::PollSet& set) {
     }
   }
   sweep();
+  completeIfSettled();
   if (stop_.load())
     fail({.code = ErrorCode::Refused, .text = "the process that opened the rendezvous gave up"});
   if (Time::now() >= end_)
@@ -130,7 +131,13 @@ void Meeting::onArrival(Guest& guest, const Arrival& arrival) {
 
 void Meeting::onConnected(Guest& guest) {
   if (std::exchange(guest.connected, true)) return;
-  if (++connected_ < roster_.size() || failure_) return;
+  if (++connected_ < roster_.size()) return;
+  settled_ = Time::now();
+  if (point_.mayBeAnothersToo) *settled_ += kSettleTime;
+}
+
+void Meeting::completeIfSettled() {
+  if (!settled_ || Time::now() < *settled_ || failure_ || complete_) return;
   tell(Complete{});
   complete_ = true;
   end_ = Time::now() + kFlushTime;

@@ -47,6 +47,9 @@ class Meeting {
 
   /// How long it stays after a failure, for ranks that come late.
   static constexpr std::chrono::milliseconds kLinger{2000};
+  /// How long a whole world waits for ranks of another job, where there may be one of the same
+  /// name.
+  static constexpr std::chrono::milliseconds kSettleTime{300};
 
  private:
   using Time = std::chrono::steady_clock;
@@ -62,6 +65,7 @@ class Meeting {
   void serve(Guest& guest);
   void onArrival(Guest& guest, const Arrival& arrival);
   void onConnected(Guest& guest);
+  void completeIfSettled();
   void onFailure(Guest& guest, const Failure& failure);
   void fail(const Failure& why, bool isRefusal = false);
   void noteTold(const wire::Claim& claim);
@@ -80,6 +84,7 @@ class Meeting {
   Time::time_point end_;  // when it gives up, or, when it is over, goes away
   Time::time_point nextProgress_{};
   int connected_ = 0;
+  std::optional<Time::time_point> settled_;  // when all are connected: when that is believed
   bool complete_ = false;
   std::optional<Failure> failure_;
   std::atomic<bool> refused_{false};  // by a rank that cannot take part: the failure

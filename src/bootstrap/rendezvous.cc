@@ -7,7 +7,8 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'T', 'U', 'T', 'T', 'I', 'I', 'D', '\0'};
-constexpr uint8_t kSameUser = 1, kOpenedByRankZero = 2, kNetworkIsIpv6 = 4, kHasZone = 8;
+constexpr uint8_t kSameUser = 1, kOpenedByRankZero = 2, kNetworkIsIpv6 = 4, kHasZone = 8,
+                  kMayBeAnothersToo = 16;
 
 struct IdLayout {
   std::array<char, 8> magic;
@@ -45,6 +46,7 @@ UniqueId encode(const Rendezvous& point) {
                   .checksum = {}};
   if (point.credentials.sameUser) layout.flags |= kSameUser;
   if (point.openedByRankZero) layout.flags |= kOpenedByRankZero;
+  if (point.mayBeAnothersToo) layout.flags |= kMayBeAnothersToo;
   if (point.network && point.network->family == wire::Family::Ipv6) layout.flags |= kNetworkIsIpv6;
   if (at.zone != 0) {
     layout.flags |= kHasZone;
@@ -72,7 +74,8 @@ Rendezvous decode(const UniqueId& id) {
                    .credentials = {.secret = layout.secret,
                                    .job = layout.job,
                                    .sameUser = (layout.flags & kSameUser) != 0},
-                   .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0};
+                   .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0,
+                   .mayBeAnothersToo = (layout.flags & kMayBeAnothersToo) != 0};
   if (layout.flags & kHasZone) {
     std::memcpy(&point.address.zone, layout.name.data(), sizeof point.address.zone);
     point.address.name = {};

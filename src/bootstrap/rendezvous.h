@@ -21,6 +21,8 @@ struct Rendezvous {
   /// The rendezvous is opened by rank 0 when it joins, not by whoever made the id: others wait
   /// for it to appear. So with ids that are derived from a launcher's variables.
   bool openedByRankZero = false;
+  /// Another job may have the very same: set-up takes a moment longer, to notice its ranks.
+  bool mayBeAnothersToo = false;
 };
 
 UniqueId encode(const Rendezvous& point);

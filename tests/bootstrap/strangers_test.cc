@@ -348,6 +348,22 @@ TEST(Ports, TwoJobsOfOneNameAreBothTold) {
     }
 }
 
+// The first two are a whole world, of one rank of each job; the others come a little later.
+TEST(Ports, AWholeWorldOfTwoJobsIsNoticedToo) {
+  Rendezvous point = tcpPoint();
+  point.mayBeAnothersToo = true;
+  std::vector<std::string> said(4);
+  std::vector<std::jthread> ranks;
+  for (const size_t i : {0, 1, 2, 3}) {
+    ranks.emplace_back(
+        [&, i] { said[i] = joinAs(point, static_cast<int>(i % 2), 2, milliseconds(5000)); });
+    if (i == 1) std::this_thread::sleep_for(Meeting::kSettleTime / 3);
+  }
+  ranks.clear();
+  for (const std::string& rank : said)
+    EXPECT_TRUE(contains(rank, "error refused") && contains(rank, "two jobs meet there")) << rank;
+}
+
 // Who has the address of rank 0 is asked, and need not answer.
 TEST(Ports, AnotherProgramAtTheAddressIsNamed) {
   for (const bool talks : {false, true}) {

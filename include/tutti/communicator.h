@@ -155,8 +155,8 @@ struct CommunicatorOptions {
   /// Between hosts it may have a number of channels, as in "ring/2". Also TUTTI_ALGORITHM. Must be
   /// the same on all ranks.
   std::string algorithm;
-  /// The transport between all ranks: "shm", "tcp" or "ucx"; or "shm+tcp" or "shm+ucx": shared memory
-  /// on one host, and the other between hosts. Empty: "shm+ucx" if all hosts have RDMA, else
+  /// The transport between all ranks: "shm", "tcp" or "ucx"; or "shm+tcp" or "shm+ucx": shared
+  /// memory on one host, and the other between hosts. Empty: "shm+ucx" if all hosts have RDMA, else
   /// "shm+tcp". Also TUTTI_TRANSPORT. Must be the same on all ranks.
   std::string transport;
   /// Seals what "tcp" sends between hosts: nobody on the way can read or change it. Not set:

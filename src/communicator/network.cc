@@ -107,7 +107,7 @@ std::string networkTransport(const Settings& settings, const bootstrap::ControlP
 
 Network::Network(std::shared_ptr<ucx::Worker> worker) : worker_(std::move(worker)) {}
 
-Network::Network(std::shared_ptr<tcp::Hub> hub, tcp::TcpOptions options)
+Network::Network(std::shared_ptr<tcp::TcpHub> hub, tcp::TcpOptions options)
     : hub_(std::move(hub)), options_(std::move(options)) {}
 
 Network::~Network() {

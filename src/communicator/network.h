@@ -40,7 +40,7 @@ std::string networkTransport(const Settings& settings, const bootstrap::ControlP
 class Network {
  public:
   explicit Network(std::shared_ptr<transports::ucx::Worker> worker);
-  Network(std::shared_ptr<transports::tcp::Hub> hub, transports::tcp::TcpOptions options);
+  Network(std::shared_ptr<transports::tcp::TcpHub> hub, transports::tcp::TcpOptions options);
   ~Network();  ///< in a forked child it leaves everything as it is
 
   std::unique_ptr<transports::Endpoint> makeEndpoint(int rank, int size,
@@ -52,7 +52,7 @@ class Network {
 
  private:
   std::shared_ptr<transports::ucx::Worker> worker_;  // of UCX, or
-  std::shared_ptr<transports::tcp::Hub> hub_;        // of tcp
+  std::shared_ptr<transports::tcp::TcpHub> hub_;     // of tcp
   const transports::tcp::TcpOptions options_;
   const base::ProcessGuard guard_;
 };

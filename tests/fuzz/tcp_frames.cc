@@ -26,8 +26,7 @@ class Victim {
  public:
   explicit Victim(uint8_t setting) : expects_(setting % 2 == 1) {
     int ends[2] = {-1, -1};
-    TUTTI_SYSCALL(
-        ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
+    TUTTI_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
     other_ = base::FileDescriptor(ends[1]);
     used_.reserve(2);
     peer_.setAddress({.from = 1, .to = 0, .size = 2, .layout = kLayout});

@@ -129,7 +129,8 @@ TEST(DoctorCommand, SeesSettingsThatCannotBe) {
   } cases[] = {
       {"TUTTI_TUNING=" + file, "wrong  tuning "},
       {"TUTTI_TUNING=" + file + ".none", "wrong  tuning "},
-      {"TUTTI_TRANSPORT=udp", "wrong  transport       TUTTI_TRANSPORT=udp is not shm, tcp, ucx, shm+tcp or shm+ucx"},
+      {"TUTTI_TRANSPORT=udp",
+       "wrong  transport       TUTTI_TRANSPORT=udp is not shm, tcp, ucx, shm+tcp or shm+ucx"},
       {"UCX_NET_DEVICES=nosuch0", "wrong  UCX devices     UCX_NET_DEVICES=nosuch0: nosuch0 is no"},
       {"UCX_NET_DEVICES=", "wrong  UCX devices     UCX_NET_DEVICES is set and empty"},
       {"UCX_TLS=", "wrong  UCX transports  UCX_TLS is set and empty"},

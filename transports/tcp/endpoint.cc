@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kStuck{8}, kLongestDrain{60};
 
 class TcpEndpoint final : public Endpoint {
  public:
-  TcpEndpoint(std::shared_ptr<Hub> hub, int rank, int size, const RingLayout& layout,
+  TcpEndpoint(std::shared_ptr<TcpHub> hub, int rank, int size, const RingLayout& layout,
               const TcpOptions& options)
       : hub_(std::move(hub)),
         core_(std::make_shared<EndpointCore>(*hub_, rank, size, layout, options)) {
@@ -73,13 +73,13 @@ class TcpEndpoint final : public Endpoint {
   }
 
  private:
-  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<TcpHub> hub_;
   std::shared_ptr<EndpointCore> core_;
 };
 
 }  // namespace
 
-std::unique_ptr<Endpoint> makeTcpEndpoint(std::shared_ptr<Hub> hub, int rank, int size,
+std::unique_ptr<Endpoint> makeTcpEndpoint(std::shared_ptr<TcpHub> hub, int rank, int size,
                                           const RingLayout& layout, const TcpOptions& options) {
   TUTTI_REQUIRE(size >= 1 && rank >= 0 && rank < size, "rank ", rank, " of ", size);
   TUTTI_REQUIRE(options.streams >= 1 && options.streams <= kMostStreams, options.streams,

@@ -14,7 +14,7 @@
 
 namespace tutti::transports::tcp {
 
-class Hub;
+class TcpHub;
 
 struct HubOptions {
   /// Where to listen, with port 0; peers reach it there.
@@ -37,12 +37,12 @@ struct TcpOptions {
 inline constexpr uint32_t kMostStreams = 16;
 
 /// Listens, and starts the thread of it. Throws System naming the address.
-std::shared_ptr<Hub> makeHub(const HubOptions& options);
+std::shared_ptr<TcpHub> makeHub(const HubOptions& options);
 
 /// One rank's end. Its progress() throws PeerLost, once for each peer, when the connection with a
 /// peer was lost for good, and Refused when a peer sent what cannot be. Throws InvalidArgument for
 /// an impossible layout or number of streams.
-std::unique_ptr<Endpoint> makeTcpEndpoint(std::shared_ptr<Hub> hub, int rank, int size,
+std::unique_ptr<Endpoint> makeTcpEndpoint(std::shared_ptr<TcpHub> hub, int rank, int size,
                                           const RingLayout& layout, const TcpOptions& options = {});
 
 }  // namespace tutti::transports::tcp

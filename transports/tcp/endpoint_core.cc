@@ -23,7 +23,7 @@ constexpr uint32_t kLongIdle = 256;
 
 }  // namespace
 
-EndpointCore::EndpointCore(Hub& hub, int rank, int size, const RingLayout& layout,
+EndpointCore::EndpointCore(TcpHub& hub, int rank, int size, const RingLayout& layout,
                            const TcpOptions& options)
     : hub_(hub),
       epoll_(TUTTI_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),

@@ -16,7 +16,8 @@ namespace tutti::transports::tcp {
 
 class EndpointCore : public std::enable_shared_from_this<EndpointCore> {
  public:
-  EndpointCore(Hub& hub, int rank, int size, const RingLayout& layout, const TcpOptions& options);
+  EndpointCore(TcpHub& hub, int rank, int size, const RingLayout& layout,
+               const TcpOptions& options);
 
   // The rank's.
   const RingLayout& layout() const { return place_.layout; }
@@ -52,7 +53,7 @@ class EndpointCore : public std::enable_shared_from_this<EndpointCore> {
   bool tell(bool all);
   void wakeIfUrgent();
 
-  Hub& hub_;
+  TcpHub& hub_;
   std::mutex mutex_;
   const base::FileDescriptor epoll_;
   std::atomic<uint64_t> calls_{0};

@@ -27,7 +27,7 @@ constexpr int kBacklog = 4096;
 
 }  // namespace
 
-Hub::Hub(const HubOptions& options)
+TcpHub::TcpHub(const HubOptions& options)
     : device_(options.device), wake_(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
   std::vector<base::FileDescriptor> listeners;
   listeners.push_back(wire::listenOn(options.place, kBacklog));
@@ -41,18 +41,18 @@ Hub::Hub(const HubOptions& options)
   atExit_.emplace([this](const base::Deadline&) { stop(); });
 }
 
-Hub::~Hub() {
+TcpHub::~TcpHub() {
   if (guard_.inForkedChild()) return;
   stop();
 }
 
-void Hub::stop() {
+void TcpHub::stop() {
   stopping_.store(true);
   wake();
   thread_.finish();
 }
 
-void Hub::wake() {
+void TcpHub::wake() {
   urgent_.store(true);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
@@ -60,7 +60,7 @@ void Hub::wake() {
 
 // ---- what endpoints ask for
 
-uint64_t Hub::openDoor(const std::shared_ptr<EndpointCore>& core, int peer) {
+uint64_t TcpHub::openDoor(const std::shared_ptr<EndpointCore>& core, int peer) {
   const std::lock_guard lock(mutex_);
   uint64_t number = 0;
   do {
@@ -69,14 +69,14 @@ uint64_t Hub::openDoor(const std::shared_ptr<EndpointCore>& core, int peer) {
   return number;
 }
 
-void Hub::serve(std::weak_ptr<EndpointCore> core) {
+void TcpHub::serve(std::weak_ptr<EndpointCore> core) {
   const std::lock_guard lock(mutex_);
   std::erase_if(served_, [](const auto& each) { return each.expired(); });
   std::erase_if(doors_, [](const auto& each) { return each.second.core.expired(); });
   served_.push_back(std::move(core));
 }
 
-void Hub::linger(std::shared_ptr<EndpointCore> core) {
+void TcpHub::linger(std::shared_ptr<EndpointCore> core) {
   {
     const std::lock_guard lock(mutex_);
     lingering_.push_back({std::move(core), Clock::now() + kFarewell});
@@ -84,13 +84,13 @@ void Hub::linger(std::shared_ptr<EndpointCore> core) {
   wake();
 }
 
-std::optional<Hub::Door> Hub::find(uint64_t door) {
+std::optional<TcpHub::Door> TcpHub::find(uint64_t door) {
   const std::lock_guard lock(mutex_);
   const auto found = doors_.find(door);
   return found == doors_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::vector<std::shared_ptr<EndpointCore>> Hub::cores() {
+std::vector<std::shared_ptr<EndpointCore>> TcpHub::cores() {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<EndpointCore>> all;
   for (const auto& each : served_)
@@ -100,7 +100,7 @@ std::vector<std::shared_ptr<EndpointCore>> Hub::cores() {
 
 // ---- the thread
 
-void Hub::run() {
+void TcpHub::run() {
   while (!over()) {
     try {
       step();
@@ -113,14 +113,14 @@ void Hub::run() {
   listener_.reset();
 }
 
-bool Hub::over() {
+bool TcpHub::over() {
   if (!stopping_.load()) return false;
   if (end_ == Clock::time_point{}) end_ = Clock::now() + kFarewell;
   const std::lock_guard lock(mutex_);
   return lingering_.empty() || Clock::now() >= end_;
 }
 
-void Hub::step() {
+void TcpHub::step() {
   const auto all = cores();
   wire::PollSet set;
   set.add(wake_.get(), POLLIN);
@@ -152,7 +152,7 @@ void Hub::step() {
   if (urgent_.exchange(false) || Clock::now() >= nextPatrol_) patrol(all);
 }
 
-void Hub::patrol(const std::vector<std::shared_ptr<EndpointCore>>& all) {
+void TcpHub::patrol(const std::vector<std::shared_ptr<EndpointCore>>& all) {
   const auto now = Clock::now();
   nextPatrol_ = now + kPatrol;
   const bool looks = now >= nextLook_;
@@ -162,7 +162,7 @@ void Hub::patrol(const std::vector<std::shared_ptr<EndpointCore>>& all) {
   sweepLingering();
 }
 
-void Hub::sweepLingering() {
+void TcpHub::sweepLingering() {
   std::vector<Lingering> all, stay;  // asked and destroyed without the lock
   {
     const std::lock_guard lock(mutex_);
@@ -176,7 +176,7 @@ void Hub::sweepLingering() {
 
 // ---- who comes
 
-wire::Expected Hub::expect(const wire::Claim& claim) {
+wire::Expected TcpHub::expect(const wire::Claim& claim) {
   const auto door = find(DoorClaim::of(claim.job).door);
   const auto core = door ? door->core.lock() : nullptr;
   if (!core || claim.version != wire::kProtocolVersion || claim.rank != door->peer)
@@ -184,7 +184,7 @@ wire::Expected Hub::expect(const wire::Claim& claim) {
   return core->expected(door->peer);
 }
 
-void Hub::admit() {
+void TcpHub::admit() {
   for (wire::HandshakeConnection& connection : listener_->takeAuthenticated()) {
     const wire::Claim& claim = connection.handshake().claim();
     const DoorClaim asked = DoorClaim::of(claim.job);
@@ -199,7 +199,7 @@ void Hub::admit() {
 
 // ---- whom endpoints want
 
-void Hub::startDial(const std::shared_ptr<EndpointCore>& core, Dial dial) {
+void TcpHub::startDial(const std::shared_ptr<EndpointCore>& core, Dial dial) {
   Dialing dialing{.core = core, .dial = std::move(dial), .connection = std::nullopt};
   const Dial& d = dialing.dial;
   try {
@@ -216,7 +216,7 @@ void Hub::startDial(const std::shared_ptr<EndpointCore>& core, Dial dial) {
   dialing_.push_back(std::move(dialing));
 }
 
-void Hub::advanceDials(const wire::PollSet& set) {
+void TcpHub::advanceDials(const wire::PollSet& set) {
   for (auto next = dialing_.begin(); next != dialing_.end();) {
     const auto each = next++;
     const auto core = each->core.lock();
@@ -246,6 +246,8 @@ void Hub::advanceDials(const wire::PollSet& set) {
   }
 }
 
-std::shared_ptr<Hub> makeHub(const HubOptions& options) { return std::make_shared<Hub>(options); }
+std::shared_ptr<TcpHub> makeHub(const HubOptions& options) {
+  return std::make_shared<TcpHub>(options);
+}
 
 }  // namespace tutti::transports::tcp

@@ -1,6 +1,6 @@
 #pragma once
 
-// Hub: what the endpoints of a process share. It listens, and lets nobody in who has not proved
+// TcpHub: what the endpoints of a process share. It listens, and lets nobody in who has not proved
 // the secret of an endpoint's door; it connects for endpoints that want to; and its thread serves
 // endpoints whose ranks compute, so that peers need not wait for them.
 //
@@ -26,13 +26,13 @@ namespace tutti::transports::tcp {
 
 class EndpointCore;
 
-class Hub {
+class TcpHub {
  public:
-  explicit Hub(const HubOptions& options);
+  explicit TcpHub(const HubOptions& options);
   /// Gives what endpoints have left a moment to arrive.
-  ~Hub();
-  Hub(const Hub&) = delete;
-  Hub& operator=(const Hub&) = delete;
+  ~TcpHub();
+  TcpHub(const TcpHub&) = delete;
+  TcpHub& operator=(const TcpHub&) = delete;
 
   bool inForkedChild() const { return guard_.inForkedChild(); }
   /// Where it listens.

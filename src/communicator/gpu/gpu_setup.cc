@@ -37,8 +37,7 @@ void makeGpu(const Owners& c) {
        .byCopies = settings.gpuCopies,
        .hasOtherProcesses = othersAreLocal,
        .isRemote = isRemote,
-       .reachesGpus = !isAlone &&
-                      c.links.network()->canReachGpus(settings.gpuDirect),
+       .reachesGpus = !isAlone && c.links.network()->canReachGpus(settings.gpuDirect),
        .makeRemote = [&links = c.links, own, size](const transports::RingLayout& layout) {
          return links.network()->makeEndpoint(own, size, layout);
        }}));

@@ -153,7 +153,8 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
   app.add_option("-w,--warmup", o.warmups, "calls before")->check(CLI::Range(0, 100000));
   app.add_option("-c,--check", o.check, "1 checks every element, 0 does not");
   app.add_option("--algo", o.algorithm, "force " + plan::algorithmNames());
-  app.add_option("--transport", o.transport, "shm, tcp or ucx, between all ranks, or shm+tcp or shm+ucx")
+  app.add_option("--transport", o.transport,
+                 "shm, tcp or ucx, between all ranks, or shm+tcp or shm+ucx")
       ->check(CLI::IsMember({"shm", "tcp", "ucx", "shm+tcp", "shm+ucx"}));
   app.add_option("--memory", memory, "window (from allocate) or ordinary")
       ->check(CLI::IsMember({"window", "ordinary"}));

@@ -365,8 +365,8 @@ TEST(Doctor, LooksAtTheTransportAndTheTuningTable) {
   expect(transport("ucx"), State::Good, "TUTTI_TRANSPORT=ucx", "");
   expect(transport("shm"), State::Note, "TUTTI_TRANSPORT=shm", "unset TUTTI_TRANSPORT");
   expect(transport("tcp"), State::Good, "TUTTI_TRANSPORT=tcp", "");
-  expect(transport("udp"), State::Wrong, "TUTTI_TRANSPORT=udp is not shm, tcp, ucx, shm+tcp or shm+ucx",
-         "unset TUTTI_TRANSPORT");
+  expect(transport("udp"), State::Wrong,
+         "TUTTI_TRANSPORT=udp is not shm, tcp, ucx, shm+tcp or shm+ucx", "unset TUTTI_TRANSPORT");
   expect(checkTuning(good()), State::Good, "TUTTI_TUNING is not set", "");
   expect(checkTuning(with([](auto& f) { f.tuning = "a.txt"; })), State::Good, "a.txt", "");
   expect(checkTuning(with([](auto& f) {

@@ -13,7 +13,7 @@
 
 namespace tutti::tests {
 
-using Hubs = std::vector<std::shared_ptr<transports::tcp::Hub>>;
+using Hubs = std::vector<std::shared_ptr<transports::tcp::TcpHub>>;
 
 inline Hubs makeHubs(int count) {
   Hubs hubs;

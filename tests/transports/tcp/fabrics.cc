@@ -39,7 +39,7 @@ class TcpThreads : public Fabric {
   const std::string host_;
 
  private:
-  std::vector<std::shared_ptr<transports::tcp::Hub>> hubs_;  // by rank
+  std::vector<std::shared_ptr<transports::tcp::TcpHub>> hubs_;  // by rank
 };
 
 // A hub has a thread, so none is there when ranks are forked.
@@ -58,7 +58,7 @@ const TcpOptions kSealed{.encrypts = true};
 
 }  // namespace
 
-std::shared_ptr<transports::tcp::Hub> loopbackHub(const std::string& host) {
+std::shared_ptr<transports::tcp::TcpHub> loopbackHub(const std::string& host) {
   return transports::tcp::makeHub({.place = wire::resolve(host, 0), .device = "lo"});
 }
 

@@ -6,7 +6,7 @@
 namespace tutti::tests {
 
 /// A hub on the loopback.
-std::shared_ptr<transports::tcp::Hub> loopbackHub(const std::string& host = "127.0.0.1");
+std::shared_ptr<transports::tcp::TcpHub> loopbackHub(const std::string& host = "127.0.0.1");
 
 std::unique_ptr<Fabric> tcpThreads();    ///< ranks are threads, each with its hub
 std::unique_ptr<Fabric> tcpProcesses();  ///< ranks are forked processes

@@ -1,6 +1,6 @@
 // Texts, cut by the regular expression of a tokenizer: pieces and ids give the text again.
 //
-// First byte: which expression; second: from 128 on the rest is repeated, up to 64 KiB. Long texts
+// First byte: which expression; second: from 128 on the rest is repeated, up to 16 KiB. Long texts
 // must take neither much stack nor much time.
 
 #include <iterator>
@@ -13,7 +13,7 @@ namespace {
 
 using parallel::PatternKind;
 
-constexpr size_t kMostBytes = 1 << 16;
+constexpr size_t kMostBytes = 1 << 14;
 
 /// The tokenizer of bytes with one of the expressions, and the expression by itself.
 struct Cutter {

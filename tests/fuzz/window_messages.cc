@@ -26,6 +26,7 @@ class DeafPlane final : public bootstrap::ControlPlane {
   void ignore(uint64_t) override {}
   bool runs(int) const override { return true; }
   void leave() override {}
+  void awaitSent(const base::Deadline&) override {}
 
  private:
   const bootstrap::PeerInfo info_{.host = "host", .bootId = "boot", .pid = 1, .cores = 1};

@@ -54,10 +54,13 @@ inline std::vector<Communicator> makeRanksOn(const std::vector<int>& hosts,
     planes.push_back(std::make_shared<PlacedPlane>(std::move(plane), hosts));
   for (int r = 0; r < size; ++r) options.devices.push_back(gpu(r % deviceCount(DeviceKind::Cuda)));
   const topology::Topology topology{.ranks = size, .hostOf = hosts};
+  const auto settings = communicator::Settings::from(options);
+  const std::string network = communicator::networkTransport(settings, *planes[0]);
   return communicator::makeLocal(
       size, options,
       [&](int rank) {
-        return communicator::makeEndpoint(rank, topology, "", transports::ucx::makeWorker());
+        return communicator::makeEndpoint(rank, topology, settings.transport,
+                                          communicator::makeLocalNetwork(network, settings));
       },
       std::move(planes));
 }

@@ -41,11 +41,11 @@ void sendOne(Endpoint& endpoint, int peer, int channel, const void* data, uint32
   ring.publish(0, 0, bytes);
 }
 
-uint32_t receiveOne(Endpoint& endpoint, int peer, int channel, void* data) {
+uint32_t receiveOne(Endpoint& endpoint, int peer, int channel, void* data, size_t room) {
   auto& ring = endpoint.receiveRing(peer, channel);
   await(endpoint, [&] { return ring.ready(); });
   const uint32_t bytes = ring.slot()->bytes;
-  std::memcpy(data, ring.payload(), bytes);
+  std::memcpy(data, ring.payload(), std::min<size_t>(bytes, room));
   ring.release();
   return bytes;
 }
@@ -82,7 +82,7 @@ double nowNs() { return static_cast<double>(base::SteadyClock().nowNs()); }
 void barrier(Endpoint& endpoint, int rank) {
   char byte = 0;
   sendOne(endpoint, 1 - rank, kBarrierChannel, &byte, 1);
-  receiveOne(endpoint, 1 - rank, kBarrierChannel, &byte);
+  receiveOne(endpoint, 1 - rank, kBarrierChannel, &byte, sizeof byte);
   endpoint.flush();
 }
 
@@ -92,7 +92,7 @@ double pingPong(Endpoint& endpoint, int rank) {
   const double start = nowNs();
   for (int i = 0; i < kPingPongs; ++i) {
     if (rank == 0) sendOne(endpoint, 1, 0, &value, sizeof value);
-    receiveOne(endpoint, 1 - rank, 0, &value);
+    receiveOne(endpoint, 1 - rank, 0, &value, sizeof value);
     if (rank == 1) sendOne(endpoint, 0, 0, &value, sizeof value);
   }
   const double halfTrip = (nowNs() - start) / kPingPongs / 2;
@@ -108,7 +108,7 @@ double stream(Endpoint& endpoint, int rank, std::vector<char>& buffer, size_t by
     if (rank == 0)
       sendOne(endpoint, 1, 0, buffer.data() + at, piece);
     else
-      receiveOne(endpoint, 0, 0, buffer.data() + at);
+      receiveOne(endpoint, 0, 0, buffer.data() + at, buffer.size() - at);
     at += piece;
   }
   barrier(endpoint, rank);

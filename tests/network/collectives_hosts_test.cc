@@ -479,7 +479,10 @@ TEST_F(Hosts, APartitionIsNamedInTimeToARankThatWaitsForWhatItHasSent) {
         sayEnded(context, outcome.code, outcome.text);
         return outcome.code == ErrorCode::PeerLost && c.shrink().size() == 1 ? 0 : 1;
       },
-      [&](int rank) { hosts.enter(rank); });
+      [&](int rank) {
+        hosts.enter(rank);
+        ::setenv("TUTTI_SLOT_BYTES", "32768", 1);  // which tcp copies, and sends when it can
+      });
   ASSERT_TRUE(ranks.awaitLine(0, "leaves", 30s)) << ranks.output(0);
   const int64_t cut = nowMs();
   hosts.unplug(1);

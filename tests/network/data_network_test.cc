@@ -36,8 +36,7 @@ using DataNetwork = WithNetworkHosts;
 
 /// In a rank's process: its data goes by the tunnel, its control plane does not.
 void enterForTunnel(const NetworkHosts& hosts, int host) {
-  hosts.enter(host);
-  ::setenv("TUTTI_TRANSPORT", "shm+ucx", 1);
+  enterByUcx(hosts, host);
   ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
   ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
 }
@@ -107,7 +106,7 @@ TEST_F(DataNetwork, AHostWithoutPortsFindsNothingOut) {
                    ? 0
                    : 1;
       },
-      [&](int) { hosts.enter(0); });
+      [&](int) { enterByUcx(hosts, 0); });
   EXPECT_TRUE(ranks.allSucceed(30s));
 }
 
@@ -128,7 +127,7 @@ TEST_F(DataNetwork, MayHaveMoreAddressesOnADevice) {
         c.allReduce({.send = &x, .recv = &x, .count = 1, .type = DataType::Int32});
         return x == 3 ? 0 : 1;
       },
-      [&](int rank) { hosts.enter(rank); });
+      [&](int rank) { enterByUcx(hosts, rank); });
   EXPECT_TRUE(ranks.allSucceed(30s));
 }
 
@@ -147,7 +146,7 @@ class TwoDevices {
   }
   /// In a rank's process.
   void enter(int host) const {
-    hosts.enter(host);
+    enterByUcx(hosts, host);
     ::setenv("UCX_NET_DEVICES", "data0,data1", 1);
     ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
   }

@@ -58,7 +58,7 @@ TEST_F(Hosts, ADeviceThatLeadsNowhereIsNamedAtSetUp) {
           return outcome.code == ErrorCode::PeerLost || outcome.code == ErrorCode::Timeout ? 0 : 1;
         },
         [&](int rank) {
-          hosts.enter(rank / 2);
+          enterByUcx(hosts, rank / 2);
           ::setenv("UCX_NET_DEVICES", device.c_str(), 1);
         });
     ASSERT_TRUE(ranks.allSucceed(30s)) << device;
@@ -89,7 +89,7 @@ TEST_F(Hosts, ADeviceThatSwallowsEverythingIsNamedAtSetUp) {
           return outcome.code == ErrorCode::Timeout ? 0 : 1;
         },
         [&](int rank) {
-          hosts.enter(rank);
+          enterByUcx(hosts, rank);
           ::setenv("UCX_NET_DEVICES", "silent", 1);
           if (!ports.empty()) ::setenv("UCX_TCP_PORT_RANGE", ports.c_str(), 1);
         });
@@ -117,7 +117,7 @@ void expectNamedByAll(const NetworkHosts& hosts, const Placement& placement, int
         return outcome.code == code ? 0 : 1;
       },
       [&](int rank) {
-        hosts.enter(hostOf(rank));
+        enterByUcx(hosts, hostOf(rank));
         if (rank == wrong) ::setenv(variable.c_str(), device.c_str(), 1);
       });
   ASSERT_TRUE(ranks.allSucceed(30s)) << wrong;
@@ -234,7 +234,7 @@ TEST_F(Hosts, ARankWithoutADeviceIsNamedAtSetUp) {
           return outcome.code == ErrorCode::System ? 0 : 1;
         },
         [&, name = variable, to = value](int rank) {
-          hosts.enter(rank == 0 ? 0 : 1);
+          enterByUcx(hosts, rank == 0 ? 0 : 1);
           if (rank == 1) ::setenv(name, to.c_str(), 1);
         });
     ASSERT_TRUE(ranks.allSucceed(30s)) << variable << "=" << value;

@@ -434,7 +434,8 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
   if (targets_.empty()) return;
   const bool isThere = sources_.size() == 1 && targets_.size() == 1 && sources_[0] == targets_[0];
   const bool divides = step.completes && call_.facts.op == ReduceOp::Avg;
-  if (isThere && !divides) return;  // it was received there
+  const bool scales = std::ranges::any_of(premultiply_, [](double scalar) { return scalar != 1; });
+  if (isThere && !divides && !scales) return;  // it was received there
   const uint64_t count = piece.bytes / sizeOf(call_.facts.type);
   if (call_.reduction && sources_.size() > 1) {
     const bool tree = call_.facts.deterministic && step.fold == Fold::Canonical;

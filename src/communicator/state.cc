@@ -28,8 +28,7 @@ Communicator::Impl::Impl(communicator::Membership membership, const communicator
 Communicator::Impl::~Impl() {
   if (who.inForkedChild()) return;  // nobody is told
   if (!watchdog.listens()) return;  // nobody has heard of it
-  drainAtExit.reset();
-  goodbyeAtExit.reset();
+  watchdog.forgetExit();
   gpu.finish();
   drain(base::Deadline::after(base::kLongestWait));  // transports have limits of their own
   transports::Endpoint* const endpoint = links.endpoint();
@@ -84,14 +83,14 @@ void Communicator::Impl::connect(base::Deadline deadline) {
     refuse(e);
   }
   watchdog.listen();
-  goodbyeAtExit.emplace([this](const base::Deadline&) { sayGoodbye(); }, base::AtExit::Phase::Last);
+  watchdog.beforeTheEnd([this] { sayGoodbye(); });
   try {
     communicator::connect(owners, settings, deadline);
   } catch (const Error& e) {
     failure.fail(e, true);
     throw;
   }
-  drainAtExit.emplace([this](const base::Deadline& until) { drain(until); });
+  watchdog.atExit([this](const base::Deadline& until) { drain(until); });
 }
 
 void Communicator::Impl::connectLocal(

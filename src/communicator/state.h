@@ -19,7 +19,6 @@
 
 #include <tutti/communicator.h>
 
-#include "src/base/at_exit.h"
 #include "src/base/clock.h"
 #include "src/communicator/arguments.h"
 #include "src/communicator/children.h"
@@ -94,10 +93,6 @@ struct Communicator::Impl final : std::enable_shared_from_this<Impl> {
   communicator::GpuBackend gpu;
   const communicator::Owners owners;
   communicator::Watchdog watchdog;
-  // At the program's exit, where it is there still. Other threads may be in calls meanwhile, and
-  // stay there: what they have not sent is not sent. The goodbye comes last, because exit handlers
-  // and static objects may still make calls.
-  std::optional<base::AtExit> drainAtExit, goodbyeAtExit;
 };
 
 }  // namespace tutti

@@ -42,6 +42,18 @@ void Watchdog::listen() {
   listens_ = true;
 }
 
+void Watchdog::atExit(base::AtExit::Stop drain) { atExit_.emplace(std::move(drain)); }
+
+void Watchdog::beforeTheEnd(std::function<void()> sayGoodbye) {
+  beforeTheEnd_.emplace([goodbye = std::move(sayGoodbye)](const base::Deadline&) { goodbye(); },
+                        base::AtExit::Phase::Last);
+}
+
+void Watchdog::forgetExit() {
+  atExit_.reset();
+  beforeTheEnd_.reset();
+}
+
 void Watchdog::stop() { owners_.who.control().ignore(owners_.who.id()); }
 
 void Watchdog::onMessage(int from, bootstrap::ControlMessage message) {

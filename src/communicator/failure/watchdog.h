@@ -3,7 +3,7 @@
 // Watchdog: a communicator's ear on the control plane. It hears what other ranks say and what has
 // become of them, asks a rank that is waited for what it is doing, answers such questions, and
 // finds stragglers, ranks that left too early, networks that are cut and ranks that are in
-// different calls. What it finds fails the communicator.
+// different calls. What it finds fails the communicator. It also notices that the program exits.
 //
 // It owns what it has seen at its last looks, and handles Inquiry and Status. Only the monitor's
 // thread calls it, for one communicator never twice at the same time, so that no lock protects its
@@ -11,8 +11,11 @@
 // calls it from listen() until stop() returns: stop() comes before any owner is destroyed.
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
+#include "src/base/at_exit.h"
 #include "src/base/clock.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/communicator/failure/network_watch.h"
@@ -33,6 +36,15 @@ class Watchdog final : public bootstrap::ControlListener {
   void listen();
   bool listens() const { return listens_; }
   void stop();
+
+  // The program's exit, where the communicator is there still. Other threads may be in calls
+  // meanwhile, and stay there: what they have not sent is not sent.
+  /// Among the exit handlers.
+  void atExit(base::AtExit::Stop drain);
+  /// After all of them, and after static objects: these may still make calls.
+  void beforeTheEnd(std::function<void()> sayGoodbye);
+  /// Neither is called from now on.
+  void forgetExit();
 
   void onMessage(int from, bootstrap::ControlMessage message) override;
   void onPeerLost(int peer, const std::string& how) override;
@@ -55,6 +67,7 @@ class Watchdog final : public bootstrap::ControlListener {
   int peer_ = -1;
   int64_t lastInquiryNs_ = 0;
   bool straggling_ = false;
+  std::optional<base::AtExit> atExit_, beforeTheEnd_;
 };
 
 }  // namespace tutti::communicator

@@ -61,12 +61,24 @@ SocketAddress toSocketAddress(const Address& address) {
   return pack(to);
 }
 
+const char* explain(int error) {
+  switch (error) {
+    case EADDRINUSE: return ": another job, or another program, listens there";
+    case EADDRNOTAVAIL: return ": that is not an address of this host, where rank 0 runs";
+    case EMFILE: return ": RLIMIT_NOFILE is reached (ulimit -n)";
+    default: return "";
+  }
+}
+
 base::FileDescriptor makeSocket(const Address& address) {
   const int domain = address.family == Family::Unix   ? AF_UNIX
                      : address.family == Family::Ipv4 ? AF_INET
                                                       : AF_INET6;
   base::FileDescriptor made(::socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!made) base::failSyscall("socket", errno, "for " + address.describe());
+  if (!made) {
+    const int error = errno;
+    base::failSyscall("socket", error, "for " + address.describe() + explain(error));
+  }
   if (address.family != Family::Unix) {
     const int on = 1, attempts = 3;  // to connect: 15 seconds
     // A port in TIME_WAIT, or from which a socket of ours connects, may be listened at; a port at
@@ -121,15 +133,6 @@ void requireZone(const std::string& host) {
   TUTTI_REQUIRE(isNumber || ::if_nametoindex(zone.c_str()) != 0, "host ", base::printable(host),
                 ": ", base::printable(zone), " is no interface of this host, which has ",
                 interfaceNames());
-}
-
-const char* explain(int error) {
-  switch (error) {
-    case EADDRINUSE: return ": another job, or another program, listens there";
-    case EADDRNOTAVAIL: return ": that is not an address of this host, where rank 0 runs";
-    case EMFILE: return ": RLIMIT_NOFILE is reached";
-    default: return "";
-  }
 }
 
 }  // namespace

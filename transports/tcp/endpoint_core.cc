@@ -242,6 +242,11 @@ void EndpointCore::adopt(int peer, uint32_t stream, Proven proven) {
   at(peer).adopt(stream, std::move(proven), std::chrono::steady_clock::now());
 }
 
+void EndpointCore::cannotDial(int peer, const Error& why) {
+  const std::lock_guard lock(mutex_);
+  at(peer).cannotDial(why);
+}
+
 void EndpointCore::dialFailed(int peer, uint32_t stream, const std::string& why) {
   const std::lock_guard lock(mutex_);
   at(peer).dialFailed(stream, why, std::chrono::steady_clock::now());

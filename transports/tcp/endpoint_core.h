@@ -43,6 +43,7 @@ class EndpointCore : public std::enable_shared_from_this<EndpointCore> {
   wire::Expected expected(int peer);
   void adopt(int peer, uint32_t stream, Proven proven);
   void dialFailed(int peer, uint32_t stream, const std::string& why);
+  void cannotDial(int peer, const Error& why);
 
  private:
   void requirePeer(int peer) const;

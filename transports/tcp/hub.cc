@@ -211,7 +211,7 @@ void TcpHub::startDial(const std::shared_ptr<EndpointCore>& core, Dial dial) {
                                  wire::Handshake::connecting(
                                      d.credentials, wire::HandshakePurpose::Data, d.claim, d.peer));
   } catch (const Error& error) {
-    dialing.why = error.what();
+    return core->cannotDial(d.peer, error);
   }
   dialing_.push_back(std::move(dialing));
 }

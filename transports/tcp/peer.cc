@@ -166,6 +166,13 @@ void TcpPeer::dialFailed(uint32_t stream, const std::string& why, Time now) {
   trial.next = now + kBetweenTries;
 }
 
+void TcpPeer::cannotDial(const Error& why) {
+  if (!failure_)
+    failure_ = Error(why.code(), base::message("rank ", place_.rank, " cannot connect to rank ",
+                                               peer_, ": ", why.what(), ways()));
+  for (const auto& stream : streams_) stream->breakOff("it was given up");
+}
+
 void TcpPeer::noteBreaks(Time now) {
   for (size_t i = 0; i < streams_.size(); ++i) {
     if (streams_[i]->made())

@@ -72,6 +72,8 @@ class TcpPeer final : public StreamUser {
   wire::Claim claim(uint32_t stream, uint32_t generation) const;
   void adopt(uint32_t stream, Proven proven, Time now);
   void dialFailed(uint32_t stream, const std::string& why, Time now);
+  /// This process cannot connect at all: it has no descriptor or port left.
+  void cannotDial(const Error& why);
   /// Which connections are to be tried now; and what of them is given up.
   void listDials(std::vector<Dial>& dials, Time now);
   void lookForSilence(Time now);

@@ -40,7 +40,7 @@ FrameReader::Outcome outcomeOf(ssize_t count) {
 
 void FrameReader::reset(std::optional<wire::Cipher> cipher) {
   begin_ = end_ = 0;
-  inPayload_ = false;
+  inPayload_ = spoiled_ = false;
   cipher_ = std::move(cipher);
   buffer_.resize(cipher_ ? kSealedBuffer : kPlainBuffer);
 }
@@ -84,6 +84,10 @@ FrameReader::Outcome FrameReader::readSealed(int socket, size_t limitBytes) {
     result = Outcome::Moved;
     end_ += static_cast<size_t>(count);
     parse();
+    if (spoiled_) {
+      errno = EBADMSG;
+      return Outcome::Ended;
+    }
     if (static_cast<size_t>(count) < room) return result;
     total += static_cast<size_t>(count);
   }
@@ -142,8 +146,10 @@ bool FrameReader::parseSealed() {
   if (buffered() < whole) return false;
   const std::span<const std::byte> sealed = std::span(buffer_).subspan(begin_, whole);
   std::byte* const out = inPayload_ ? to_ : reinterpret_cast<std::byte*>(&frame);
-  if (!cipher_->open(sealed, out))
-    base::fail(ErrorCode::Refused, "what came was not sealed by the other end");
+  if (!cipher_->open(sealed, out)) {
+    spoiled_ = true;
+    return false;
+  }
   begin_ += whole;
   if (!inPayload_) return startFrame(frame);
   to_ += text;

@@ -27,7 +27,8 @@ class FrameReceiver {
 class FrameReader {
  public:
   /// Nothing: the socket has no more. Moved: it may have. Ended: the other end has closed, or the
-  /// connection broke: errno says why, 0 for the former.
+  /// connection broke: errno says why, 0 for the former. EBADMSG: somebody on the way has changed
+  /// what was sealed.
   enum class Outcome { Nothing, Moved, Ended };
 
   explicit FrameReader(FrameReceiver& receiver) : receiver_(receiver) {}
@@ -50,7 +51,7 @@ class FrameReader {
   std::optional<wire::Cipher> cipher_;
   base::Bytes buffer_;
   size_t begin_ = 0, end_ = 0;  // what of it is not parsed
-  bool inPayload_ = false;
+  bool inPayload_ = false, spoiled_ = false;
   TcpFrame frame_;
   std::byte* to_ = nullptr;  // where the rest of the payload goes
   size_t left_ = 0;          // bytes of that

@@ -43,6 +43,7 @@ TcpHub::TcpHub(const HubOptions& options)
 
 TcpHub::~TcpHub() {
   if (guard_.inForkedChild()) return;
+  atExit_.reset();
   stop();
 }
 

@@ -46,7 +46,6 @@ void TcpSendLink::onReceived(uint32_t number) {
 // What the receiver has taken it has had.
 bool TcpSendLink::onCredit(uint32_t messages) {
   if (laterMessage(messages, posted_)) return false;
-  if (!laterMessage(messages, taken_)) return true;  // overtaken by a later one
   taken_ = messages;
   while (laterMessage(taken_, over_)) {
     done_[storage_.index(over_ + 1)] = true;
@@ -67,13 +66,20 @@ void TcpSendLink::advance() {
 // ---- receiving
 
 TcpReceiveLink::TcpReceiveLink(const RingLayout& layout)
-    : slotBytes_(layout.slotBytes), storage_(layout), ring_(storage_.memoryWithPlaces()) {}
+    : slotBytes_(layout.slotBytes),
+      storage_(layout),
+      ring_(storage_.memoryWithPlaces()),
+      begun_(layout.slotCount) {}
 
-std::byte* TcpReceiveLink::begin(const TcpFrame& frame) {
+std::byte* TcpReceiveLink::begin(const TcpFrame& frame, uint32_t stream) {
   SlotHeader* const slot = storage_.slot(frame.number);
   if (frame.number - told_ - 1 >= storage_.slotCount() || frame.bytes > slotBytes_ ||
       slot->sequence.load(std::memory_order_relaxed) == frame.number)
     return nullptr;
+  // Two streams that wrote one message would go on after it was released.
+  Begun& begun = begun_[storage_.index(frame.number)];
+  if (begun.number == frame.number && begun.stream != stream) return nullptr;
+  begun = {frame.number, stream};
   slot->callHash = frame.callHash;
   slot->operation = frame.operation;
   slot->bytes = frame.bytes;

@@ -29,7 +29,9 @@ class TcpSendLink {
   const std::byte* fill(uint32_t number, TcpFrame& frame) const;
   /// The receiver has it.
   void onReceived(uint32_t number);
-  /// The receiver has taken so many. False when it cannot have.
+  /// The receiver has taken it, as it says.
+  bool isTaken(uint32_t number) const { return !laterMessage(number, taken_); }
+  /// The receiver has taken so many, more than before. False when it cannot have.
   bool onCredit(uint32_t messages);
 
  private:
@@ -49,9 +51,10 @@ class TcpReceiveLink {
   explicit TcpReceiveLink(const RingLayout& layout);
 
   ReceiveRing& ring() { return ring_; }
-  /// Where the payload of a message goes. Throws nothing; null when a correct sender would not have
-  /// sent it. A message that came before by a connection that broke half-way may begin again.
-  std::byte* begin(const TcpFrame& frame);
+  /// Where the payload of a message goes that comes by `stream`. Throws nothing; null when a
+  /// correct sender would not have sent it. A message that came before by a connection that broke
+  /// half-way may begin again, by the same stream.
+  std::byte* begin(const TcpFrame& frame, uint32_t stream);
   /// Its payload is there.
   void complete(const TcpFrame& frame);
 
@@ -66,6 +69,10 @@ class TcpReceiveLink {
   const size_t slotBytes_;
   RingStorage storage_;
   ReceiveRing ring_;
+  struct Begun {
+    uint32_t number = 0, stream = 0;
+  };
+  std::vector<Begun> begun_;  // by slot
   uint32_t told_ = 0;
 };
 

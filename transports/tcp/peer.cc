@@ -126,7 +126,7 @@ TcpReceiveLink& TcpPeer::receiveLink(int channel) {
 // ---- connections
 
 wire::Expected TcpPeer::expected() const {
-  if (!theirs_ || stopped_)
+  if (!theirs_ || !serves())
     base::fail(ErrorCode::Refused, "rank ", place_.rank, " does not expect rank ", peer_);
   return {.credentials = {.secret = secret_}, .ownRank = place_.rank};
 }
@@ -149,7 +149,7 @@ void TcpPeer::beginTrial(size_t stream, Time now, bool isFirst) {
 }
 
 void TcpPeer::adopt(uint32_t stream, Proven proven, Time now) {
-  if (stopped_ || !theirs_) return;
+  if (!serves() || !theirs_) return;
   open();
   if (stream >= streams_.size())
     return refuse(Error(ErrorCode::Refused, base::message("asked for stream ", stream)));
@@ -279,6 +279,12 @@ void TcpPeer::listCredits(std::vector<CreditWord>& credits) {
     if (receives_[c]) credits.push_back({static_cast<uint32_t>(c), receives_[c]->tell()});
 }
 
+void TcpPeer::onLacked(const Counted& counted) const {
+  if (counted.type == FrameType::Data && sends_[counted.channel]->isTaken(counted.number))
+    base::fail(ErrorCode::Refused, "lacks message ", counted.number, " on channel ",
+               counted.channel, ", which it has taken");
+}
+
 void TcpPeer::onReceived(const Counted& counted) {
   if (counted.type == FrameType::Data) sends_[counted.channel]->onReceived(counted.number);
 }
@@ -334,7 +340,7 @@ std::byte* TcpPeer::onBegin(const TcpStream& stream, const TcpFrame& frame) {
       &streamOf(frame.channel, frame.number, frame.bytes) != &stream)
     base::fail(ErrorCode::Refused, "sent a message on channel ", frame.channel, " of ",
                receives_.size(), " with credit ", frame.credit, " on stream ", stream.index());
-  std::byte* const to = receiveLink(frame.channel).begin(frame);
+  std::byte* const to = receiveLink(frame.channel).begin(frame, stream.index());
   if (!to)
     base::fail(ErrorCode::Refused, "sent message ", frame.number, " of ", frame.bytes,
                " bytes, for which there is no slot");
@@ -349,9 +355,15 @@ void TcpPeer::onCredits(std::span<const CreditWord> credits) {
       base::fail(ErrorCode::Refused, "gave credit ", word.messages, " on channel ", word.channel);
 }
 
-// Nothing was sent on a ring that was not made.
+// Nothing was sent on a ring that was not made. What is not at the other end cannot be taken there,
+// and is still read here.
 bool TcpPeer::acceptCredit(uint32_t channel, uint32_t messages) {
-  return sends_[channel] ? sends_[channel]->onCredit(messages) : messages == 0;
+  const auto& link = sends_[channel];
+  if (!link) return messages == 0;
+  if (link->isTaken(messages)) return true;  // overtaken by a later one
+  return std::ranges::none_of(
+             streams_, [&](const auto& each) { return each->holdsBack(channel, messages); }) &&
+         link->onCredit(messages);
 }
 
 // ---- failure

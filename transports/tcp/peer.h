@@ -102,6 +102,7 @@ class TcpPeer final : public StreamUser {
   void listCredits(std::vector<CreditWord>& credits) override;
   void onCredits(std::span<const CreditWord> credits) override;
   void onReceived(const Counted& counted) override;
+  void onLacked(const Counted& counted) const override;
   std::byte* onBegin(const TcpStream& stream, const TcpFrame& frame) override;
   void onComplete(const TcpFrame& frame) override;
 

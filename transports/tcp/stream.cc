@@ -10,6 +10,7 @@
 
 #include "src/base/check.h"
 #include "transports/ring_layout.h"
+#include "transports/ring_storage.h"
 
 namespace tutti::transports::tcp {
 namespace {
@@ -17,7 +18,9 @@ namespace {
 bool isCounted(FrameType type) { return type == FrameType::Data || type == FrameType::Goodbye; }
 
 std::string reasonOf(int error) {
-  return error == 0 ? "the other end closed it" : std::strerror(error);
+  return error == 0         ? "the other end closed it"
+         : error == EBADMSG ? "what came was not sealed by the other end"
+                            : std::strerror(error);
 }
 
 }  // namespace
@@ -40,6 +43,7 @@ void TcpStream::adopt(Proven proven) {
     return wire::Cipher(
         *encrypts_, wire::directionKey(proven.session, own == byUs ? "connecting" : "accepting"));
   };
+  handedBefore_ = mayBeThere();
   writer_.reset(cipher(true));
   reader_.reset(cipher(false));
   socket_ = std::move(proven.socket);
@@ -47,7 +51,7 @@ void TcpStream::adopt(Proven proven) {
   sent_ = 0;
   epoll_event event{.events = EPOLLIN, .data = {.ptr = this}};
   TUTTI_SYSCALL(::epoll_ctl(epoll_, EPOLL_CTL_ADD, socket_.get(), &event));
-  stateLast_ = false;
+  isLastCounted_ = false;
   silentSince_.reset();
   writer_.add({.type = FrameType::Resume, .received = received_}, nullptr);
   told_ = received_;
@@ -92,7 +96,7 @@ void TcpStream::lookForSilence(std::chrono::steady_clock::time_point now,
 // ---- sending
 
 void TcpStream::addFrames() {
-  stateLast_ = false;
+  isLastCounted_ = true;
   for (; writer_.hasRoom() && sent_ < unconfirmed_.size(); ++sent_) {
     const StreamUser::Counted& counted = unconfirmed_[sent_];
     TcpFrame frame{.type = counted.type};
@@ -112,7 +116,7 @@ void TcpStream::addFrames() {
                .bytes = static_cast<uint32_t>(bytes.size()),
                .received = received_},
               bytes.data());
-  stateLast_ = true;
+  isLastCounted_ = false;
   told_ = received_;
 }
 
@@ -151,7 +155,15 @@ FrameWriter::Outcome TcpStream::write() {
 // Of the frames that are under way, how many the kernel has whole.
 size_t TcpStream::handedOver() const {
   const size_t unsent = writer_.unsent();
-  return sent_ - (unsent - (unsent > 0 && stateLast_));
+  return sent_ - (unsent - (unsent > 0 && !isLastCounted_));
+}
+
+bool TcpStream::holdsBack(uint32_t channel, uint32_t message) const {
+  return std::any_of(unconfirmed_.begin() + static_cast<ptrdiff_t>(mayBeThere()),
+                     unconfirmed_.end(), [&](const StreamUser::Counted& each) {
+                       return each.type == FrameType::Data && each.channel == channel &&
+                              !laterMessage(each.number, message);
+                     });
 }
 
 void TcpStream::confirm(uint32_t received, size_t most) {
@@ -162,6 +174,7 @@ void TcpStream::confirm(uint32_t received, size_t most) {
     user_.onReceived(unconfirmed_.front());
     unconfirmed_.pop_front();
     sent_ -= sent_ > 0;
+    handedBefore_ -= handedBefore_ > 0;
   }
   confirmed_ = received;
 }
@@ -215,7 +228,8 @@ void TcpStream::complete(const TcpFrame& frame) {
 // What the other end lacks is sent again.
 void TcpStream::onResume(const TcpFrame& frame) {
   confirm(frame.received, unconfirmed_.size());
-  sent_ = 0;
+  for (const StreamUser::Counted& each : unconfirmed_) user_.onLacked(each);
+  sent_ = handedBefore_ = 0;
   resumed_ = wasMade_ = true;
   broken_.clear();
   wantsState_ = true;  // credits may have been lost

@@ -7,6 +7,7 @@
 // Both ends may connect at the same time. Of two connections of a stream that counts which has the
 // higher generation, and of equal ones that of the higher rank.
 
+#include <algorithm>
 #include <chrono>
 #include <compare>
 #include <cstdint>
@@ -57,6 +58,8 @@ class StreamUser {
   virtual void onCredits(std::span<const CreditWord> credits) = 0;
   /// The other end has it.
   virtual void onReceived(const Counted& counted) = 0;
+  /// The other end lacks it. Throws Refused where it has said otherwise.
+  virtual void onLacked(const Counted& counted) const = 0;
   /// As FrameReceiver has them, of Data.
   virtual std::byte* onBegin(const TcpStream& stream, const TcpFrame& frame) = 0;
   virtual void onComplete(const TcpFrame& frame) = 0;
@@ -91,6 +94,8 @@ class TcpStream final : private FrameReceiver {
   void breakOff(const std::string& why);
 
   void queue(const StreamUser::Counted& counted) { unconfirmed_.push_back(counted); }
+  /// Something of a channel up to `message` was never handed to the kernel whole.
+  bool holdsBack(uint32_t channel, uint32_t message) const;
   /// All that was queued is at the other end.
   bool settled() const { return unconfirmed_.empty(); }
   /// Asks for a State frame, to tell credits or what has come.
@@ -117,6 +122,7 @@ class TcpStream final : private FrameReceiver {
   void onResume(const TcpFrame& frame);
   void confirm(uint32_t received, size_t most);
   size_t handedOver() const;
+  size_t mayBeThere() const { return std::max(handedOver(), handedBefore_); }
   void addFrames();
   FrameWriter::Outcome write();
   void watch(bool room);
@@ -134,11 +140,13 @@ class TcpStream final : private FrameReceiver {
   bool resumed_ = false, wasMade_ = false, blocked_ = false, ended_ = false;
   bool wantsState_ = false, owesAnswer_ = false;
   std::deque<StreamUser::Counted> unconfirmed_;
-  size_t sent_ = 0;         // of unconfirmed_, given to the writer on this connection
-  bool stateLast_ = false;  // the last frame given to the writer is a State
-  uint32_t confirmed_ = 0;  // counted frames that the other end has had
-  uint32_t received_ = 0;   // counted frames that have come
-  uint32_t told_ = 0;       // of received_
+  size_t sent_ = 0;  // of unconfirmed_, given to the writer on this connection
+  // Of unconfirmed_, handed over on connections before, until the other end says what it has.
+  size_t handedBefore_ = 0;
+  bool isLastCounted_ = false;  // the last frame given to the writer is in unconfirmed_
+  uint32_t confirmed_ = 0;      // counted frames that the other end has had
+  uint32_t received_ = 0;       // counted frames that have come
+  uint32_t told_ = 0;           // of received_
   std::vector<CreditWord> creditsOut_, creditsIn_;  // of frames that are not whole yet
   std::optional<std::chrono::steady_clock::time_point> silentSince_;
   std::string broken_;

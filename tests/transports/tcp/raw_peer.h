@@ -16,7 +16,7 @@ namespace tutti::tests {
 
 class RawPeer {
  public:
-  RawPeer(Endpoint& rank0, const transports::RingLayout& layout)
+  RawPeer(Endpoint& rank0, const transports::RingLayout& layout, uint32_t streams = 1)
       : theirs_(transports::tcp::TcpAddressBlob::read(rank0.address(1).blob)) {
     // Nobody listens there, so rank 0 waits to be connected to.
     const transports::tcp::TcpAddressBlob own{.from = 1,
@@ -25,6 +25,7 @@ class RawPeer {
                                               .layout = layout,
                                               .door = 1,
                                               .half = half_,
+                                              .streams = streams,
                                               .place = wire::resolve("127.0.0.1", 9)};
     rank0.connect(1, {own.write(), {}});
     secret_ = transports::tcp::secretOf(theirs_.half, half_, "");
@@ -59,8 +60,8 @@ class RawPeer {
   }
   const wire::Key& secret() const { return secret_; }
   /// Lets itself in, and says that it has nothing yet.
-  base::FileDescriptor enter() const {
-    base::FileDescriptor socket = connect(secret_, claim());
+  base::FileDescriptor enter(uint32_t stream = 0, uint32_t generation = 1) const {
+    base::FileDescriptor socket = connect(secret_, claim(stream, generation));
     EXPECT_TRUE(socket);
     send(socket, {.type = transports::tcp::FrameType::Resume});
     return socket;

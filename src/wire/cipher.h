@@ -4,7 +4,6 @@
 // nothing can be changed, repeated, left out or reflected: authenticated encryption with a counter
 // as its nonce. A key is of one connection and one direction, so that no nonce is used twice. By
 // OpenSSL's libcrypto, whose AES-256-GCM is several times as fast as libsodium's.
-// By OpenSSL's libcrypto, whose AES-256-GCM is several times as fast as libsodium's.
 
 #include <cstddef>
 #include <cstdint>

@@ -125,7 +125,8 @@ base::Bytes Handshake::onChallenge(std::span<const std::byte> message) {
   acceptingNonce_ = challenge.nonce;
   if (!equal(challenge.mac, prove("accepting")))
     base::fail(ErrorCode::Refused, "what listens there does not know the secret of job ",
-               brief(claim_.job), ": a wrong or old unique id, or another job");
+               brief(claim_.job),
+               ": the unique id is wrong, has expired or was used, or it is another job's");
   finish(acceptingNonce_);
   return base::bytesOf(prove("connecting"));
 }

@@ -46,7 +46,8 @@ HandshakeListener::HandshakeListener(std::vector<base::FileDescriptor> listeners
       purpose_(purpose),
       expectation_(std::move(expectation)),
       sameUser_(sameUser),
-      limit_(std::clamp<size_t>(freeDescriptors() / 4, 4, 256)) {}
+      most_(std::clamp<size_t>(freeDescriptors() / 4, 4, 256)),
+      limit_(most_) {}
 
 HandshakeListener::~HandshakeListener() {
   for (const base::FileDescriptor& listener : listeners_)
@@ -115,6 +116,7 @@ bool HandshakeListener::admitOne(int listener) {
                  ": without TUTTI_JOB_KEY only this user's may join");
     return true;
   }
+  limit_ = std::min(most_, limit_ + 1);  // where descriptors were few before
   noticeDeadHost(socket.get());
   strangers_.emplace_back(std::move(socket), Handshake::accepting(purpose_, expectation_));
   return true;

@@ -42,7 +42,8 @@ class HandshakeListener {
   HandshakePurpose purpose_;
   Expectation expectation_;
   bool sameUser_;
-  size_t limit_;
+  const size_t most_;
+  size_t limit_;  // less than most_ where there was no descriptor left
   bool full_ = false;
   base::ThrottledLog dropped_{LogLevel::Info}, refused_{LogLevel::Warning};
   std::list<HandshakeConnection> strangers_;  // oldest first

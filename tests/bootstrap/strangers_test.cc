@@ -360,8 +360,12 @@ TEST(Ports, AWholeWorldOfTwoJobsIsNoticedToo) {
     if (i == 1) std::this_thread::sleep_for(Meeting::kSettleTime / 3);
   }
   ranks.clear();
+  // The second rank 0 may find the rendezvous gone, because another rank has ended it; it knows
+  // then that somebody else listened.
   for (const std::string& rank : said)
-    EXPECT_TRUE(contains(rank, "error refused") && contains(rank, "two jobs meet there")) << rank;
+    EXPECT_TRUE((contains(rank, "error refused") && contains(rank, "two jobs meet there")) ||
+                contains(rank, "EADDRINUSE (Address already in use): 127.0.0.1:"))
+        << rank;
 }
 
 // Who has the address of rank 0 is asked, and need not answer.

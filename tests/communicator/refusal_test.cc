@@ -61,7 +61,7 @@ TEST(Refusal, OfAVariableIsToldToAllRanks) {
   std::ofstream(file) << "prefer = alltoall 2 1 4096 ring\n";
   expectRefusal({0, ErrorCode::InvalidArgument, file, {"TUTTI_TUNING", file}});
   expectRefusal({0, ErrorCode::InvalidArgument, file + "_none", {"TUTTI_TUNING", file + "_none"}});
-  expectRefusal({1, ErrorCode::InvalidArgument, "transport \"tcp\"", {"TUTTI_TRANSPORT", "tcp"}});
+  expectRefusal({1, ErrorCode::InvalidArgument, "transport \"udp\"", {"TUTTI_TRANSPORT", "udp"}});
   expectRefusal({2, ErrorCode::InvalidArgument, "nosuch", {"TUTTI_ALGORITHM", "nosuch"}});
   for (const char* name : {"TUTTI_SETUP_TIMEOUT_MS", "TUTTI_SLOT_BYTES", "TUTTI_LOG"})
     expectRefusal({1, ErrorCode::InvalidArgument, std::string(name) + "=many is", {name, "many"}});
@@ -70,7 +70,7 @@ TEST(Refusal, OfAVariableIsToldToAllRanks) {
 
 TEST(Refusal, OfAnOptionIsToldToAllRanks) {
   const auto code = ErrorCode::InvalidArgument;
-  expectRefusal({0, code, "transport \"tcp\"", {}, {.transport = "tcp"}});
+  expectRefusal({0, code, "transport \"udp\"", {}, {.transport = "udp"}});
   expectRefusal({1, code, "timeout -1 ms", {}, {.timeout = -1ms}});
   expectRefusal({2, code, "set-up -1 ms", {}, {.setupTimeout = -1ms}});
   expectRefusal({0, code, "there is no device host:1", {}, {.device = {DeviceKind::Host, 1}}});

@@ -75,6 +75,7 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/samples/tensor_parallel_mlp.cc", "input", "what is learned"},
     {"parallel/samples/tensor_parallel_mlp.cc", "error * error / 2", "half a square"},
     {"parallel/samples/tensor_parallel_mlp.cc", "learningRate = ", "the learning rate"},
+    {"parallel/tokenizer/pattern.cc", "textBytes", "what a match may take"},
     {"parallel/samples/tokenize.cc", "static_cast<double>(bytes)", "prints bytes a token"},
     {"parallel/samples/train_gpt/train_memory.cc", "", "predicts what is held"},
 };

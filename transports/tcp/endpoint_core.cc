@@ -151,7 +151,7 @@ bool EndpointCore::progress() {
   for (size_t i = 0; i < used_.size(); ++i) moved |= used_[i]->post();
   moved |= receive();
   idle_ = moved ? 0 : idle_ + 1;
-  if (!moved) moved = tell(idle_ == kLongIdle);
+  if (!moved) moved = tell(idle_ % kLongIdle == 0);
   wakeIfUrgent();
   for (size_t i = 0; i < used_.size(); ++i) used_[i]->throwFailure();
   return moved;
@@ -242,14 +242,19 @@ void EndpointCore::adopt(int peer, uint32_t stream, Proven proven) {
   at(peer).adopt(stream, std::move(proven), std::chrono::steady_clock::now());
 }
 
+void EndpointCore::dialReached(int peer, uint32_t stream) {
+  const std::lock_guard lock(mutex_);
+  at(peer).dialReached(stream);
+}
+
 void EndpointCore::cannotDial(int peer, const Error& why) {
   const std::lock_guard lock(mutex_);
   at(peer).cannotDial(why);
 }
 
-void EndpointCore::dialFailed(int peer, uint32_t stream, const std::string& why) {
+void EndpointCore::dialFailed(int peer, uint32_t stream, const std::string& why, bool isSilent) {
   const std::lock_guard lock(mutex_);
-  at(peer).dialFailed(stream, why, std::chrono::steady_clock::now());
+  at(peer).dialFailed(stream, why, isSilent, std::chrono::steady_clock::now());
 }
 
 }  // namespace tutti::transports::tcp

@@ -42,7 +42,8 @@ class EndpointCore : public std::enable_shared_from_this<EndpointCore> {
   std::vector<Dial> patrol(std::chrono::steady_clock::time_point now, bool looksForSilence);
   wire::Expected expected(int peer);
   void adopt(int peer, uint32_t stream, Proven proven);
-  void dialFailed(int peer, uint32_t stream, const std::string& why);
+  void dialFailed(int peer, uint32_t stream, const std::string& why, bool isSilent);
+  void dialReached(int peer, uint32_t stream);
   void cannotDial(int peer, const Error& why);
 
  private:

@@ -224,6 +224,11 @@ void TcpHub::advanceDials(const wire::PollSet& set) {
     if (core && each->connection) {
       try {
         each->connection->advance(set);
+        // What is to be said goes only when there is a connection.
+        if (!each->reached && each->connection->flushed() && !each->connection->ended()) {
+          each->reached = true;
+          core->dialReached(each->dial.peer, each->dial.stream);
+        }
         if (each->connection->authenticated() && each->connection->flushed()) {
           const wire::Key session = each->connection->handshake().sessionKey();
           core->adopt(each->dial.peer, each->dial.stream,
@@ -240,9 +245,10 @@ void TcpHub::advanceDials(const wire::PollSet& set) {
     }
     const bool late = each->connection && Clock::now() - each->connection->since() >=
                                               wire::HandshakeListener::kHandshakeTime;
-    if (late && each->why.empty()) each->why = "no answer";
+    const bool isSilent = late && each->why.empty();
+    if (isSilent) each->why = "no answer";
     if (core && each->why.empty()) continue;
-    if (core) core->dialFailed(each->dial.peer, each->dial.stream, each->why);
+    if (core) core->dialFailed(each->dial.peer, each->dial.stream, each->why, isSilent);
     dialing_.erase(each);
   }
 }

@@ -57,6 +57,7 @@ class TcpHub {
     Dial dial;
     std::optional<wire::HandshakeConnection> connection;
     std::string why = {};  // it failed
+    bool reached = false;  // the other kernel
   };
   struct Lingering {
     std::shared_ptr<EndpointCore> core;

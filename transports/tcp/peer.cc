@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "src/base/check.h"
 #include "transports/ring_layout.h"
@@ -21,7 +22,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstTrial{15000};
 // The lower rank leaves it to the higher one to connect, for so long: first, and after a break.
 constexpr milliseconds kFirstTurn{30}, kNextTurn{250};
-constexpr milliseconds kBetweenTries{100};
+constexpr milliseconds kBetweenTries{100}, kLeastTrial{500};
+// Connections that are made one after another, and through which nothing goes.
+constexpr int kMostFruitless = 10;
 // Within this and the time to make a connection again a silent host is lost: 5 s.
 constexpr milliseconds kSilence{2000};
 // Longer messages are spread over the streams; shorter ones go by the first, which is looked at
@@ -141,9 +144,15 @@ wire::Claim TcpPeer::claim(uint32_t stream, uint32_t generation) const {
 void TcpPeer::beginTrial(size_t stream, Time now, bool isFirst) {
   Trial& trial = trials_[stream];
   if (trial.until) return;
+  const uint32_t moved = streams_[stream]->moved();
+  const bool isFruitless =
+      !isFirst && !streams_[stream]->settled() && std::exchange(trial.moved, moved) == moved;
+  trial.fruitless = isFruitless ? trial.fruitless + 1 : 0;
   const milliseconds turn = connectsFirst() ? milliseconds(0) : isFirst ? kFirstTurn : kNextTurn;
   trial.next = now + turn;
-  trial.until = now + (isFirst ? kFirstTrial : place_.options.reconnect);
+  // The higher rank's connection may be on its way where none is to be made again.
+  trial.until = now + (isFirst ? kFirstTrial : std::max(place_.options.reconnect, kLeastTrial));
+  trial.reached = false;
   trial.why.clear();
   *place_.urgent = true;
 }
@@ -159,9 +168,12 @@ void TcpPeer::adopt(uint32_t stream, Proven proven, Time now) {
   noteBreaks(now);
 }
 
-void TcpPeer::dialFailed(uint32_t stream, const std::string& why, Time now) {
+void TcpPeer::dialReached(uint32_t stream) { trials_[stream].reached = true; }
+
+void TcpPeer::dialFailed(uint32_t stream, const std::string& why, bool isSilent, Time now) {
   Trial& trial = trials_[stream];
   trial.underWay = false;
+  trial.reached = trial.reached && isSilent;
   trial.why = why;
   trial.next = now + kBetweenTries;
 }
@@ -188,6 +200,17 @@ void TcpPeer::listDials(std::vector<Dial>& dials, Time now) {
   for (uint32_t i = 0; i < streams_.size(); ++i) {
     Trial& trial = trials_[i];
     if (!trial.until) continue;
+    // A stopped process is there: the deadline of the operation that waits for it holds.
+    if (now >= *trial.until && trial.reached) {
+      trial.until = now + std::max(place_.options.reconnect, kLeastTrial);
+      trial.reached = trial.underWay;
+    }
+    if (trial.fruitless >= kMostFruitless) {
+      lost_ = base::message("its connection breaks again and again, and nothing goes through: ",
+                            streams_[i]->broken(), ways());
+      for (const auto& stream : streams_) stream->breakOff("it was given up");
+      return;
+    }
     if (now >= *trial.until) {
       const std::string& broken = streams_[i]->broken();
       const std::string& why = trial.why.empty() ? "nobody connected" : trial.why;
@@ -199,8 +222,10 @@ void TcpPeer::listDials(std::vector<Dial>& dials, Time now) {
       for (const auto& stream : streams_) stream->breakOff("it was given up");
       return;
     }
-    if (trial.underWay || streams_[i]->connected() || now < trial.next) continue;
+    const bool isRefused = streams_[i]->wasMade() && place_.options.reconnect.count() == 0;
+    if (trial.underWay || streams_[i]->connected() || now < trial.next || isRefused) continue;
     trial.underWay = true;
+    trial.reached = false;
     const ConnectionName name{streams_[i]->lastGeneration() + 1, place_.rank};
     streams_[i]->noteTry(name.generation);
     dials.push_back({.peer = peer_,
@@ -234,6 +259,7 @@ bool TcpPeer::post() {
       const uint32_t number = sends_[c]->nextNumber();
       const auto channel = static_cast<uint16_t>(c);
       TcpStream& stream = streamOf(channel, number, sends_[c]->bytesOf(number));
+      if (stream.isFull()) break;
       sends_[c]->post();
       stream.queue({FrameType::Data, channel, number});
     }

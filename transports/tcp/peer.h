@@ -71,7 +71,11 @@ class TcpPeer final : public StreamUser {
   wire::Expected expected() const;
   wire::Claim claim(uint32_t stream, uint32_t generation) const;
   void adopt(uint32_t stream, Proven proven, Time now);
-  void dialFailed(uint32_t stream, const std::string& why, Time now);
+  /// `isSilent`: the other end took the connection, and has not answered.
+  void dialFailed(uint32_t stream, const std::string& why, bool isSilent, Time now);
+  /// The other kernel has taken the connection, and its process says nothing yet: it may be
+  /// stopped.
+  void dialReached(uint32_t stream);
   /// This process cannot connect at all: it has no descriptor or port left.
   void cannotDial(const Error& why);
   /// Which connections are to be tried now; and what of them is given up.
@@ -109,9 +113,12 @@ class TcpPeer final : public StreamUser {
   /// Of one stream: when it is tried next, and until when.
   struct Trial {
     bool underWay = false;
+    bool reached = false;  // the other kernel by the try that is under way, or the last one
     Time next{};
     std::optional<Time> until;
-    std::string why;  // the last try failed
+    std::string why;     // the last try failed
+    uint32_t moved = 0;  // the stream's, when a connection broke last
+    int fruitless = 0;   // connections in turn that were made and moved nothing
   };
   void open();
   void beginTrial(size_t stream, Time now, bool isFirst);

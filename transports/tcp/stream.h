@@ -96,6 +96,10 @@ class TcpStream final : private FrameReceiver {
   void queue(const StreamUser::Counted& counted) { unconfirmed_.push_back(counted); }
   /// Something of a channel up to `message` was never handed to the kernel whole.
   bool holdsBack(uint32_t channel, uint32_t message) const;
+  /// Counted frames that have come, and those that the other end has confirmed.
+  uint32_t moved() const { return received_ + confirmed_; }
+  /// The other end confirms nothing: nothing more is to be queued.
+  bool isFull() const { return unconfirmed_.size() >= kMostUnconfirmed; }
   /// All that was queued is at the other end.
   bool settled() const { return unconfirmed_.empty(); }
   /// Asks for a State frame, to tell credits or what has come.
@@ -117,6 +121,7 @@ class TcpStream final : private FrameReceiver {
                       std::chrono::milliseconds patience);
 
  private:
+  static constexpr size_t kMostUnconfirmed = 1 << 18;
   std::byte* begin(const TcpFrame& frame) override;
   void complete(const TcpFrame& frame) override;
   void onResume(const TcpFrame& frame);

@@ -13,11 +13,12 @@ constexpr int64_t kPatienceNs = 1'000'000'000;
 constexpr int64_t kForgottenNs = 2'000'000'000;
 // Any packet of a probe may be lost, so there are several.
 constexpr int64_t kAgainNs = 500'000'000;
+constexpr int64_t kMillisecondNs = 1'000'000, kLongestMs = 3'600'000;
 
 }  // namespace
 
 NetworkWatch::NetworkWatch(int64_t reconnectMs)
-    : cutNs_(std::max(cutNs_, reconnectMs * 1'000'000)) {}
+    : cutNs_(std::max(kLeastCutNs, std::min(reconnectMs, kLongestMs) * kMillisecondNs)) {}
 
 std::optional<NetworkWatch::Cut> NetworkWatch::look(transports::Endpoint& endpoint,
                                                     uint64_t operation, std::span<const int> peers,

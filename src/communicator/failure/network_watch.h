@@ -47,7 +47,8 @@ class NetworkWatch {
   std::optional<std::string> ask(transports::Endpoint& endpoint, int peer, Asked& asked,
                                  int64_t nowNs);
 
-  int64_t cutNs_ = 3'000'000'000;
+  static constexpr int64_t kLeastCutNs = 3'000'000'000;
+  int64_t cutNs_ = kLeastCutNs;
   uint64_t operation_ = 0;
   std::map<int, Asked> asked_;  // by peer
 };

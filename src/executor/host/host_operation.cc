@@ -304,7 +304,7 @@ bool HostOperation::channelsReady(const Lane& lane, const Step& step, const Lane
     const bool behindEntry =
         entriesToReceive_ > 0 && lane.channel == entryChannel() && !entryReceived_[port.rank];
     if (behindEntry || !ring.ready()) {
-      if (!behindEntry && ring.canPlace()) expectPayload(lane, step, state, ring);
+      if (!behindEntry && ring.canPlace()) expectPayload(lane, step, state, port, ring);
       waitingFor_ = port.rank;
       return false;
     }
@@ -345,7 +345,7 @@ std::byte* HostOperation::wholeOf(const Port& port, int64_t round) const {
 }
 
 void HostOperation::expectPayload(const Lane& lane, const Step& step, const LaneState& state,
-                                  transports::ReceiveRing& ring) {
+                                  const Port& awaited, transports::ReceiveRing& ring) {
   if (step.completes && call_.facts.op == ReduceOp::Avg) return;
   const Port *source = nullptr, *target = nullptr;
   for (const Port& port : step.sources) {
@@ -360,7 +360,7 @@ void HostOperation::expectPayload(const Lane& lane, const Step& step, const Lane
     if (target || port.kind == Port::Kind::Channel) return;
     target = &port;
   }
-  if (!source || !target) return;
+  if (source != &awaited || !target) return;
   const uint64_t bytes = messageBytes(*source, state.round);
   if (bytes < ZeroCopySends::kLeastBytes) return;
   if (std::byte* const at = wholeOf(*target, state.round))

@@ -130,10 +130,10 @@ class HostOperation final : public Operation {
   const std::byte* holderOf(const plan::Step& step, size_t lane, const LaneState& state) const;
   /// Where a message lies in one piece in memory of the rank's; null where it does not.
   std::byte* wholeOf(const plan::Port& port, int64_t round) const;
-  /// The payload of the step's only source may go to its only target, sends from there aside, if
-  /// nothing is computed.
+  /// The payload of the step's only source, which is awaited, may go to its only target, sends from
+  /// there aside, if nothing is computed.
   void expectPayload(const plan::Lane& lane, const plan::Step& step, const LaneState& state,
-                     transports::ReceiveRing& ring);
+                     const plan::Port& awaited, transports::ReceiveRing& ring);
   bool isZeroCopy(const plan::Lane& lane, const plan::Port& port);
   uint64_t messageBytes(const plan::Port& port, int64_t round) const;
   void checkHeader(int peer, const transports::SlotHeader& header, uint64_t expectedBytes) const;

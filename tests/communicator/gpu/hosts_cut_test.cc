@@ -63,7 +63,7 @@ TEST_F(GpuHostsCut, ThatHaveAnotherNetworkForControlAreNamed) {
   RankProcesses ranks(
       2, [](const Context& context) { return loopOnGpu(context, context.rank == 1); },
       [&](int rank) {
-        hosts.enter(rank);
+        enterByUcx(hosts, rank);
         ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
         ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
       });

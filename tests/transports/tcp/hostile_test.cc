@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include <tutti/error.h>
 #include "tests/support/outcome.h"
@@ -118,6 +120,50 @@ TEST_F(TcpLyingPeer, IsNotLetInAgain) {
   RawPeer::send(socket, {.type = static_cast<FrameType>(77)});
   EXPECT_TRUE(contains(refusal(), "sent frame 77"));
   EXPECT_FALSE(peer_.connect(peer_.secret(), peer_.claim(0, 2)));
+}
+
+// Its connections are made, and nothing goes through them.
+TEST_F(TcpLyingPeer, ThatBreaksAgainAndAgainIsLost) {
+  publish(endpoint_->sendRing(1, 0), 1000, 1);
+  endpoint_->flush();
+  std::string text = "no error";
+  for (uint32_t generation = 1; generation < 100 && text == "no error"; ++generation) {
+    base::FileDescriptor socket = peer_.connect(peer_.secret(), peer_.claim(0, 1000 * generation));
+    if (socket) RawPeer::send(socket, {.type = FrameType::Resume});
+    progressFor(std::chrono::milliseconds(20));
+    socket.reset();
+    for (int i = 0; i < 200 && text == "no error"; ++i) {
+      text = outcomeOf([&] { endpoint_->progress(); }).text;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+  EXPECT_TRUE(contains(text, "its connection breaks again and again")) << text;
+}
+
+// Its kernel takes connections, and it does not: it may be stopped, and is waited for. When nobody
+// listens there any more, it is lost.
+TEST(TcpSilentPeer, IsNotLostWhileItsKernelAnswers) {
+  const RingLayout layout{.slotBytes = 4096};
+  base::FileDescriptor listener = wire::listenOn(wire::resolve("127.0.0.1", 0), 16);
+  const auto hub = loopbackHub();
+  const auto endpoint = transports::tcp::makeTcpEndpoint(
+      hub, 0, 2, layout, {.reconnect = std::chrono::milliseconds(300)});
+  const RawPeer peer(*endpoint, layout, 1, *wire::localAddress(listener.get()));
+  endpoint->receiveRing(1, 0);
+  const auto said = [&](std::chrono::milliseconds within) {
+    std::string text = "no error";
+    for (const auto end = base::Deadline::after(within); !end.passed() && text == "no error";) {
+      text = outcomeOf([&] { endpoint->progress(); }).text;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return text;
+  };
+  base::FileDescriptor socket = peer.enter();
+  EXPECT_EQ(said(std::chrono::milliseconds(200)), "no error");
+  socket.reset();
+  EXPECT_EQ(said(std::chrono::milliseconds(2500)), "no error");
+  listener.reset();
+  EXPECT_TRUE(contains(said(kPatience), "it was not made again within 300 ms"));
 }
 
 // What is added on the way ends the connection, and not the job.

@@ -16,9 +16,11 @@ namespace tutti::tests {
 
 class RawPeer {
  public:
-  RawPeer(Endpoint& rank0, const transports::RingLayout& layout, uint32_t streams = 1)
+  /// Rank 0 is told that it listens at `place`, where by default nobody does: it waits to be
+  /// connected to.
+  RawPeer(Endpoint& rank0, const transports::RingLayout& layout, uint32_t streams = 1,
+          const wire::Address& place = wire::resolve("127.0.0.1", 9))
       : theirs_(transports::tcp::TcpAddressBlob::read(rank0.address(1).blob)) {
-    // Nobody listens there, so rank 0 waits to be connected to.
     const transports::tcp::TcpAddressBlob own{.from = 1,
                                               .to = 0,
                                               .size = theirs_.size,
@@ -26,7 +28,7 @@ class RawPeer {
                                               .door = 1,
                                               .half = half_,
                                               .streams = streams,
-                                              .place = wire::resolve("127.0.0.1", 9)};
+                                              .place = place};
     rank0.connect(1, {own.write(), {}});
     secret_ = transports::tcp::secretOf(theirs_.half, half_, "");
   }

@@ -91,6 +91,7 @@ std::unique_ptr<Job> start(const std::string& name, std::vector<std::string> com
                            ::setenv("TUTTI_LOCAL_RANK", std::to_string(rank).c_str(), 1);
                            ::setenv("TUTTI_ADDRESS", address.c_str(), 1);
                            ::setenv("TUTTI_JOB_KEY", root.c_str(), 1);
+                           ::setenv("TUTTI_JOB_ID", root.c_str(), 1);
                          }});
   return std::make_unique<Job>(name, processes, ranks, root);
 }

@@ -33,7 +33,7 @@ for test in Some.Passes Some.Hangs Some.Crashes All/Some.Leaves/0 All/Some.Fails
   case $test in
     *Hangs) sleep 100 ;;
     *Crashes) kill -SEGV $$ ;;
-    *ElementwiseKernels*) exit 0 ;;
+    *Leaves*) exit 0 ;;
     *Fails*) echo "[  FAILED  ] $test, where GetParam() = 1 (1 ms)"; failed=1 ;;
     *) echo "[       OK ] $test (1 ms)" ;;
   esac

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "src/base/log.h"
+#include "src/wire/address.h"
 
 namespace tutti::wire {
 namespace {

@@ -9,6 +9,7 @@
 #include "src/base/clock.h"
 #include "src/communicator/failure/network_watch.h"
 #include "src/communicator/owners.h"
+#include "src/communicator/settings.h"
 #include "src/executor/gpu_executor.h"
 
 namespace tutti::communicator {

@@ -5,6 +5,7 @@
 // says for whom each exchange waits.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 

@@ -1,11 +1,14 @@
 #include "tests/transports/fabric.h"
 
+#include <sched.h>
+
 #include <thread>
 
 #include <tutti/error.h>
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/clock.h"
+#include "tests/support/leftovers.h"
 
 namespace tutti::tests {
 
@@ -31,6 +34,17 @@ bool progress(Endpoint& endpoint, const std::optional<int>& departs) {
 }
 
 }  // namespace
+
+void settleAll(const std::vector<std::unique_ptr<Endpoint>>& all) {
+  // What has left one end may still be on its way to the other.
+  constexpr int kQuietRounds = 100;
+  const auto deadline = base::Deadline::after(kPatience);
+  for (int quiet = 0; quiet < kQuietRounds && !deadline.passed(); ++quiet) {
+    for (const auto& endpoint : all)
+      if (endpoint && endpoint->progress()) quiet = 0;
+    ::sched_yield();
+  }
+}
 
 std::string drive(Endpoint& endpoint, int rank, const Scenario& scenario) {
   const auto deadline = base::Deadline::after(scenario.within);

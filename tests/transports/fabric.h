@@ -47,6 +47,10 @@ using FabricFactory = std::unique_ptr<Fabric> (*)();
 /// Connects endpoints of this process, all with all.
 void connectAll(std::vector<std::unique_ptr<Endpoint>>& endpoints);
 
+/// Lets endpoints of this process whose transport works by itself exchange what they have, until
+/// nothing is left.
+void settleAll(const std::vector<std::unique_ptr<Endpoint>>& endpoints);
+
 /// Runs one rank's actors to their end, and until all that they published has left. Returns what is
 /// wrong; throws Departure.
 std::string drive(Endpoint& endpoint, int rank, const Scenario& scenario);

@@ -7,13 +7,22 @@ namespace tutti::transports::tcp {
 namespace {
 
 constexpr uint32_t kMagic = 0x70637474;  // "ttcp"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kLongestDevice = 256;
 
 wire::Key checksumOf(std::span<const std::byte> bytes) {
   wire::Key sum;
   wire::digestInto(sum, "tcp address", bytes);
   return sum;
+}
+
+wire::Key readKey(base::ByteReader& in, const char* field) {
+  wire::Key key;
+  const base::Bytes bytes = in.getBytes(field, key.size());
+  if (bytes.size() != key.size())
+    base::fail(ErrorCode::Refused, "a TCP address has a ", field, " of ", bytes.size(), " bytes");
+  std::copy(bytes.begin(), bytes.end(), key.begin());
+  return key;
 }
 
 }  // namespace
@@ -23,7 +32,8 @@ base::Bytes TcpAddressBlob::write() const {
   out.put(kMagic).put(kVersion).put(from).put(to).put(size);
   out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
   out.put(static_cast<uint64_t>(layout.slotBytes)).put(door);
-  out.put(std::span<const std::byte>(half)).put(streams);
+  out.put(std::span<const std::byte>(half)).put(std::span<const std::byte>(keyCheck));
+  out.put(streams);
   out.put(static_cast<uint8_t>(encrypts)).put(static_cast<uint8_t>(hasAes));
   wire::write(out, place);
   out.put(device.substr(0, kLongestDevice));
@@ -54,10 +64,8 @@ TcpAddressBlob TcpAddressBlob::read(std::span<const std::byte> bytes) {
   blob.layout.slotCount = in.get<uint32_t>("slotCount");
   blob.layout.slotBytes = in.get<uint64_t>("slotBytes");
   blob.door = in.get<uint64_t>("door");
-  const base::Bytes half = in.getBytes("secret", blob.half.size());
-  if (half.size() != blob.half.size())
-    base::fail(ErrorCode::Refused, "a TCP address has a secret of ", half.size(), " bytes");
-  std::copy(half.begin(), half.end(), blob.half.begin());
+  blob.half = readKey(in, "secret");
+  blob.keyCheck = readKey(in, "check of the key");
   blob.streams = in.get<uint32_t>("streams");
   blob.encrypts = in.getFlag("encryption");
   blob.hasAes = in.getFlag("AES");
@@ -65,6 +73,14 @@ TcpAddressBlob TcpAddressBlob::read(std::span<const std::byte> bytes) {
   blob.device = base::printable(in.getString("device", kLongestDevice));
   in.requireEnd();
   return blob;
+}
+
+wire::Key keyCheckOf(const wire::Key& half, const std::string& preSharedKey) {
+  base::ByteWriter text;
+  text.put(std::span<const std::byte>(half)).put(preSharedKey);
+  wire::Key check;
+  wire::digestInto(check, "tutti tcp pre-shared key", text.take());
+  return check;
 }
 
 wire::Key secretOf(const wire::Key& lower, const wire::Key& higher,

@@ -20,6 +20,7 @@ struct TcpAddressBlob {
   RingLayout layout;
   uint64_t door = 0;     ///< by which `to` asks for `from` at the place
   wire::Key half{};      ///< of the two ends' secret
+  wire::Key keyCheck{};  ///< keyCheckOf() of `half` and the pre-shared key of `from`
   uint32_t streams = 1;  ///< connections between the two
   bool encrypts = false;
   bool hasAes = false;      ///< the processor of `from`
@@ -31,6 +32,8 @@ struct TcpAddressBlob {
   static TcpAddressBlob read(std::span<const std::byte> bytes);
 };
 
+/// Equal at both ends if they have the same pre-shared key, which it does not show.
+wire::Key keyCheckOf(const wire::Key& half, const std::string& preSharedKey);
 /// By which two ranks know each other's connections: of the half of the lower and of the higher
 /// rank, and of what both were given by another way.
 wire::Key secretOf(const wire::Key& lower, const wire::Key& higher,

@@ -76,6 +76,7 @@ EndpointAddress EndpointCore::address(int peer) {
                             .layout = place_.layout,
                             .door = at(peer).door(),
                             .half = at(peer).half(),
+                            .keyCheck = keyCheckOf(at(peer).half(), place_.options.preSharedKey),
                             .streams = place_.options.streams,
                             .encrypts = place_.options.encrypts,
                             .hasAes = wire::hasAes(),
@@ -108,6 +109,9 @@ void EndpointCore::check(int peer, const TcpAddressBlob& blob) const {
     base::fail(ErrorCode::Refused, "ranks disagree about encryption (TUTTI_ENCRYPTION): rank ",
                peer, blob.encrypts ? " encrypts" : " does not encrypt", ", rank ", place_.rank,
                own.encrypts ? " does" : " does not");
+  if (blob.keyCheck != keyCheckOf(blob.half, own.preSharedKey))
+    base::fail(ErrorCode::Refused, "rank ", peer, " and rank ", place_.rank,
+               " have different pre-shared keys (CommunicatorOptions::preSharedKey)");
   if (blob.streams != own.streams)
     base::fail(ErrorCode::Refused, "ranks disagree about streams (TUTTI_TCP_STREAMS): rank ", peer,
                " has ", blob.streams, ", rank ", place_.rank, " has ", own.streams);

@@ -22,7 +22,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstTrial{15000};
 // The lower rank leaves it to the higher one to connect, for so long: first, and after a break.
 constexpr milliseconds kFirstTurn{30}, kNextTurn{250};
-constexpr milliseconds kBetweenTries{100}, kLeastTrial{500};
+constexpr milliseconds kBetweenTries{100};
+// However short TUTTI_RECONNECT_MS is: the lower rank's turn comes within it.
+constexpr milliseconds kLeastTrial{2 * kNextTurn};
 // Connections that are made one after another, and through which nothing goes.
 constexpr int kMostFruitless = 10;
 // Within this and the time to make a connection again a silent host is lost: 5 s.
@@ -182,7 +184,11 @@ void TcpPeer::cannotDial(const Error& why) {
   if (!failure_)
     failure_ = Error(why.code(), base::message("rank ", place_.rank, " cannot connect to rank ",
                                                peer_, ": ", why.what(), ways()));
-  for (const auto& stream : streams_) stream->breakOff("it was given up");
+  giveUp("no connection can be made");
+}
+
+void TcpPeer::giveUp(const char* why) {
+  for (const auto& stream : streams_) stream->breakOff(why);
 }
 
 void TcpPeer::noteBreaks(Time now) {
@@ -208,8 +214,7 @@ void TcpPeer::listDials(std::vector<Dial>& dials, Time now) {
     if (trial.fruitless >= kMostFruitless) {
       lost_ = base::message("its connection breaks again and again, and nothing goes through: ",
                             streams_[i]->broken(), ways());
-      for (const auto& stream : streams_) stream->breakOff("it was given up");
-      return;
+      return giveUp("the peer is lost");
     }
     if (now >= *trial.until) {
       const std::string& broken = streams_[i]->broken();
@@ -219,11 +224,10 @@ void TcpPeer::listDials(std::vector<Dial>& dials, Time now) {
                         "its connection broke: ", broken, "; it was not made again within ",
                         place_.options.reconnect.count(), " ms (TUTTI_RECONNECT_MS): ", why, ways())
                   : base::message("no connection with it was made: ", why, ways());
-      for (const auto& stream : streams_) stream->breakOff("it was given up");
-      return;
+      return giveUp("the peer is lost");
     }
-    const bool isRefused = streams_[i]->wasMade() && place_.options.reconnect.count() == 0;
-    if (trial.underWay || streams_[i]->connected() || now < trial.next || isRefused) continue;
+    const bool isLast = streams_[i]->wasMade() && place_.options.reconnect.count() == 0;
+    if (trial.underWay || streams_[i]->connected() || now < trial.next || isLast) continue;
     trial.underWay = true;
     trial.reached = false;
     const ConnectionName name{streams_[i]->lastGeneration() + 1, place_.rank};
@@ -331,7 +335,7 @@ void TcpPeer::leave() {
 
 void TcpPeer::stop() {
   stopped_ = true;
-  for (const auto& stream : streams_) stream->breakOff("this rank has stopped");
+  giveUp("this rank has stopped");
 }
 
 // ---- receiving
@@ -358,7 +362,7 @@ void TcpPeer::refuse(const Error& error) {
     failure_ =
         Error(error.code(), base::message("rank ", place_.rank, " got from rank ", peer_,
                                           " by tcp what no correct rank sends: it ", error.what()));
-  for (const auto& stream : streams_) stream->breakOff("it was refused");
+  giveUp("the peer was refused");
 }
 
 std::byte* TcpPeer::onBegin(const TcpStream& stream, const TcpFrame& frame) {

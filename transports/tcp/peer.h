@@ -124,6 +124,8 @@ class TcpPeer final : public StreamUser {
   void beginTrial(size_t stream, Time now, bool isFirst);
   void noteBreaks(Time now);
   void refuse(const Error& error);
+  /// Closes all streams for good.
+  void giveUp(const char* why);
   bool left() const;  ///< it said goodbye
   bool serves() const { return !lost_ && !failure_ && !stopped_; }
   bool connectsFirst() const { return place_.rank > peer_; }

@@ -43,7 +43,7 @@ class TcpStream;
 /// What a stream asks of the peer that it leads to.
 class StreamUser {
  public:
-  using Counted = struct {
+  struct Counted {
     FrameType type;
     uint16_t channel;
     uint32_t number;

@@ -92,12 +92,13 @@ std::vector<Listener> listenersOf(const base::Bytes& worker, const std::vector<L
   std::erase_if(found, [&](const Listener& each) {
     return std::ranges::count(before, each.cookie, &Listener::cookie) > 0;
   });
-  const auto others = std::ranges::partition(
-      found, [&](const Listener& each) { return tellsOf(worker, each.place.port); });
-  if (!others.empty() && others.begin() == found.begin())
-    base::fail(ErrorCode::System, "UCX's ports cannot be guarded: ", others.size(),
+  const auto others = std::partition(found.begin(), found.end(), [&](const Listener& each) {
+    return tellsOf(worker, each.place.port);
+  });
+  if (others == found.begin() && !found.empty())
+    base::fail(ErrorCode::System, "UCX's ports cannot be guarded: ", found.size(),
                " sockets began to listen while it made a worker, and its address tells of none");
-  found.erase(others.begin(), others.end());
+  found.erase(others, found.end());
   return found;
 }
 

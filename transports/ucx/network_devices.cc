@@ -119,7 +119,7 @@ std::vector<SourceAddress> sourcesFor(const std::optional<std::vector<std::strin
       all, [&](const InterfaceAddress& each) { return each.isLoopback && isDevice(each); });
   std::erase_if(all,
                 [&](const InterfaceAddress& each) { return each.isLoopback && !usesLoopback; });
-  std::ranges::stable_partition(all, isDevice);
+  std::stable_partition(all.begin(), all.end(), isDevice);
   if (all.size() > kMostSources) {
     base::log(LogLevel::Info, "of ", all.size(), " addresses of this host peers are told ",
               kMostSources, "; UCX may connect to them from these alone");

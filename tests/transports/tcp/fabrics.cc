@@ -31,7 +31,7 @@ class TcpThreads : public Fabric {
     connectAll(all);
     return driveThreads(scenario, std::move(all), [](int) {});
   }
-  void settle(const std::vector<std::unique_ptr<Endpoint>>& all) override { settleTcp(all); }
+  void settle(const std::vector<std::unique_ptr<Endpoint>>& all) override { settleAll(all); }
 
  protected:
   const std::string name_;
@@ -60,17 +60,6 @@ const TcpOptions kSealed{.encrypts = true};
 
 std::shared_ptr<transports::tcp::TcpHub> loopbackHub(const std::string& host) {
   return transports::tcp::makeHub({.place = wire::resolve(host, 0), .device = "lo"});
-}
-
-void settleTcp(const std::vector<std::unique_ptr<Endpoint>>& all) {
-  // What has left one end may still be on its way to the other.
-  constexpr int kQuietRounds = 100;
-  const auto deadline = base::Deadline::after(kPatience);
-  for (int quiet = 0; quiet < kQuietRounds && !deadline.passed(); ++quiet) {
-    for (const auto& endpoint : all)
-      if (endpoint && endpoint->progress()) quiet = 0;
-    ::sched_yield();
-  }
 }
 
 std::unique_ptr<Fabric> tcpThreads() {

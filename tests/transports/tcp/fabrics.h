@@ -14,7 +14,4 @@ std::unique_ptr<Fabric> tcpStreams();    ///< threads with several streams betwe
 std::unique_ptr<Fabric> tcpSealed();     ///< threads that encrypt
 std::unique_ptr<Fabric> tcpSealedProcesses();
 
-/// Lets the endpoints of one process exchange what they have, until nothing is left.
-void settleTcp(const std::vector<std::unique_ptr<Endpoint>>& endpoints);
-
 }  // namespace tutti::tests

@@ -27,6 +27,7 @@ class RawPeer {
                                               .layout = layout,
                                               .door = 1,
                                               .half = half_,
+                                              .keyCheck = transports::tcp::keyCheckOf(half_, ""),
                                               .streams = streams,
                                               .place = place};
     rank0.connect(1, {own.write(), {}});

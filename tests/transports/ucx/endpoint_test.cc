@@ -158,7 +158,7 @@ TEST(UcxEndpoint, MessagesThatComeBeforeTheirAddressAreKept) {
   for (int c = 0; c < 2; ++c)
     for (uint32_t i = 0; i < 8; ++i) publish(all[0]->sendRing(1, c), i * 2340, 100 * c + i);
   all[0]->flush();
-  settleUcx(all);
+  settleAll(all);
   EXPECT_FALSE(all[0]->sendRing(1, 0).ready());
   all[1]->connect(0, {late.blob, {}});
   for (int c = 0; c < 2; ++c) {
@@ -247,13 +247,13 @@ TEST(UcxEndpoint, LeavesDescriptorsToWhoMayConnect) {
     connectAll(other);
     refused(outcomeWithMore(one, 10), "3");
     EXPECT_EQ(outcomeWithMore(one, 11).text, "no error");
-    settleUcx(one);
+    settleAll(one);
   }
   auto pair = makeEndpoints({workers[2], workers[3]}, {});  // who has gone does not count
   connectAll(pair);
   refused(outcomeWithMore(pair, 8), "1");
   EXPECT_EQ(outcomeWithMore(pair, 9).text, "no error");
-  settleUcx(pair);
+  settleAll(pair);
 }
 
 // ---- flush()

@@ -33,7 +33,7 @@ class UcxThreads : public Fabric {
     connectAll(all);
     return driveThreads(scenario, std::move(all), [](int) {});
   }
-  void settle(const std::vector<std::unique_ptr<Endpoint>>& all) override { settleUcx(all); }
+  void settle(const std::vector<std::unique_ptr<Endpoint>>& all) override { settleAll(all); }
 
  protected:
   const WorkerOptions& options() const { return options_; }
@@ -60,17 +60,6 @@ class UcxProcesses final : public UcxThreads {
 
 // Large messages are fetched, as over RDMA.
 WorkerOptions overTcp() { return {.devices = "lo", .tls = "tcp,self", .rendezvous = "16384"}; }
-
-void settleUcx(const std::vector<std::unique_ptr<Endpoint>>& all) {
-  // What has left one end may still be on its way to the other.
-  constexpr int kQuietRounds = 100;
-  const auto deadline = base::Deadline::after(kPatience);
-  for (int quiet = 0; quiet < kQuietRounds && !deadline.passed(); ++quiet) {
-    for (const auto& endpoint : all)
-      if (endpoint && endpoint->progress()) quiet = 0;
-    ::sched_yield();
-  }
-}
 
 std::unique_ptr<Fabric> ucxThreads() {
   return std::make_unique<UcxThreads>("ucx_threads", overTcp());

@@ -15,7 +15,4 @@ std::unique_ptr<Fabric> ucxProcesses();   ///< ranks are forked processes, over 
 /// some of it behind.
 std::unique_ptr<Fabric> ucxEverythingProcesses();
 
-/// Lets the endpoints of one process exchange what they have, until nothing is left.
-void settleUcx(const std::vector<std::unique_ptr<Endpoint>>& endpoints);
-
 }  // namespace tutti::tests

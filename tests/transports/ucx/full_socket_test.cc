@@ -66,11 +66,11 @@ class UcxFull : public testing::Test {
     all_ = makeEndpoints(workers_, {.channels = 1, .slotCount = kSlots, .slotBytes = kLarge});
     connectAll(all_);
     ring();
-    settleUcx(all_);
+    settleAll(all_);
     ReceiveRing& other = all_[1]->receiveRing(0, 0);
     publishZeroCopy(kSmall);
     ASSERT_TRUE(progressUntil(all_, [&] { return other.ready() && ring().completed(1); }));
-    settleUcx(all_);
+    settleAll(all_);
     stopped_ = workers_[1]->lock();  // its thread waits for it too
     while (!aSocketStaysFull()) {
       ASSERT_LT(ring().sent(), kSlots);

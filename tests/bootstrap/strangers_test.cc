@@ -348,24 +348,28 @@ TEST(Ports, TwoJobsOfOneNameAreBothTold) {
     }
 }
 
-// The first two are a whole world, of one rank of each job; the others come a little later.
+// The first two are a whole world, of one rank of each job; another comes a little later. On a busy
+// machine it may come too late, when that world goes on: it is tried again.
 TEST(Ports, AWholeWorldOfTwoJobsIsNoticedToo) {
-  Rendezvous point = tcpPoint();
-  point.mayBeAnothersToo = true;
-  std::vector<std::string> said(4);
-  std::vector<std::jthread> ranks;
-  for (const size_t i : {0, 1, 2, 3}) {
-    ranks.emplace_back(
-        [&, i] { said[i] = joinAs(point, static_cast<int>(i % 2), 2, milliseconds(5000)); });
-    if (i == 1) std::this_thread::sleep_for(Meeting::kSettleTime / 3);
+  for (const int late : {0, 1}) {
+    std::vector<std::string> said(3);
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      Rendezvous point = tcpPoint();
+      point.mayBeAnothersToo = true;
+      std::vector<std::jthread> ranks;
+      for (const int i : {0, 1, 2}) {
+        if (i == 2) std::this_thread::sleep_for(Meeting::kSettleTime / 3);
+        ranks.emplace_back([&, i] {
+          said[static_cast<size_t>(i)] = joinAs(point, i < 2 ? i : late, 2, milliseconds(5000));
+        });
+      }
+      ranks.clear();
+      if (said[0] != "joined") break;
+    }
+    for (const std::string& rank : said)
+      EXPECT_TRUE(contains(rank, "error refused") && contains(rank, "two jobs meet there")) << rank;
+    EXPECT_EQ(contains(said[2], "EADDRINUSE"), late == 0) << said[2];
   }
-  ranks.clear();
-  // The second rank 0 may find the rendezvous gone, because another rank has ended it; it knows
-  // then that somebody else listened.
-  for (const std::string& rank : said)
-    EXPECT_TRUE((contains(rank, "error refused") && contains(rank, "two jobs meet there")) ||
-                contains(rank, "EADDRINUSE (Address already in use): 127.0.0.1:"))
-        << rank;
 }
 
 // Who has the address of rank 0 is asked, and need not answer.

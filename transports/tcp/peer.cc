@@ -143,6 +143,8 @@ wire::Claim TcpPeer::claim(uint32_t stream, uint32_t generation) const {
           .size = place_.size};
 }
 
+// Ends when a connection is made: also one that was adopted, and on which the other end has not
+// said what it has.
 void TcpPeer::beginTrial(size_t stream, Time now, bool isFirst) {
   Trial& trial = trials_[stream];
   if (trial.until) return;
@@ -195,8 +197,8 @@ void TcpPeer::noteBreaks(Time now) {
   for (size_t i = 0; i < streams_.size(); ++i) {
     if (streams_[i]->made())
       trials_[i].until.reset();
-    else if (!streams_[i]->connected() && !streams_[i]->ended())
-      beginTrial(i, now, !streams_[i]->wasMade());
+    else if (!streams_[i]->ended())
+      beginTrial(i, now, false);
   }
 }
 
@@ -206,6 +208,11 @@ void TcpPeer::listDials(std::vector<Dial>& dials, Time now) {
   for (uint32_t i = 0; i < streams_.size(); ++i) {
     Trial& trial = trials_[i];
     if (!trial.until) continue;
+    if (now >= *trial.until && streams_[i]->connected()) {
+      streams_[i]->breakOff("the other end was let in, and did not say what it has");
+      trial.until.reset();
+      beginTrial(i, now, false);
+    }
     // A stopped process is there: the deadline of the operation that waits for it holds.
     if (now >= *trial.until && trial.reached) {
       trial.until = now + std::max(place_.options.reconnect, kLeastTrial);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -140,30 +141,50 @@ TEST_F(TcpLyingPeer, ThatBreaksAgainAndAgainIsLost) {
   EXPECT_TRUE(contains(text, "its connection breaks again and again")) << text;
 }
 
-// Its kernel takes connections, and it does not: it may be stopped, and is waited for. When nobody
-// listens there any more, it is lost.
-TEST(TcpSilentPeer, IsNotLostWhileItsKernelAnswers) {
-  const RingLayout layout{.slotBytes = 4096};
-  base::FileDescriptor listener = wire::listenOn(wire::resolve("127.0.0.1", 0), 16);
-  const auto hub = loopbackHub();
-  const auto endpoint = transports::tcp::makeTcpEndpoint(
-      hub, 0, 2, layout, {.reconnect = std::chrono::milliseconds(300)});
-  const RawPeer peer(*endpoint, layout, 1, *wire::localAddress(listener.get()));
-  endpoint->receiveRing(1, 0);
-  const auto said = [&](std::chrono::milliseconds within) {
+/// Rank 0 alone, and a listener that nobody serves in the place of rank 1.
+class TcpSilentPeer : public testing::Test {
+ protected:
+  TcpSilentPeer() { endpoint_->receiveRing(1, 0); }
+  std::string said(std::chrono::milliseconds within) {
     std::string text = "no error";
     for (const auto end = base::Deadline::after(within); !end.passed() && text == "no error";) {
-      text = outcomeOf([&] { endpoint->progress(); }).text;
+      text = outcomeOf([&] { endpoint_->progress(); }).text;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return text;
-  };
-  base::FileDescriptor socket = peer.enter();
+  }
+
+  static constexpr RingLayout kLayout{.slotBytes = 4096};
+  base::FileDescriptor listener_ = wire::listenOn(wire::resolve("127.0.0.1", 0), 16);
+  const std::shared_ptr<transports::tcp::TcpHub> hub_ = loopbackHub();
+  const std::unique_ptr<Endpoint> endpoint_ = transports::tcp::makeTcpEndpoint(
+      hub_, 0, 2, kLayout, {.reconnect = std::chrono::milliseconds(300)});
+  const RawPeer peer_{*endpoint_, kLayout, 1, *wire::localAddress(listener_.get())};
+};
+
+// Its kernel takes connections, and it does not: it may be stopped, and is waited for. When nobody
+// listens there any more, it is lost.
+TEST_F(TcpSilentPeer, IsNotLostWhileItsKernelAnswers) {
+  base::FileDescriptor socket = peer_.enter();
   EXPECT_EQ(said(std::chrono::milliseconds(200)), "no error");
   socket.reset();
   EXPECT_EQ(said(std::chrono::milliseconds(2500)), "no error");
-  listener.reset();
+  listener_.reset();
   EXPECT_TRUE(contains(said(kPatience), "it was not made again within 300 ms"));
+}
+
+// It proves itself anew, and does not say what it has: it is not waited for without an end.
+TEST_F(TcpSilentPeer, ThatDoesNotGoOnIsConnectedToAnew) {
+  const base::FileDescriptor first = peer_.enter();
+  EXPECT_EQ(said(std::chrono::milliseconds(100)), "no error");
+  const base::FileDescriptor second = peer_.connect(peer_.secret(), peer_.claim(0, 5));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(said(std::chrono::milliseconds(2500)), "no error");
+  std::array<std::byte, 4096> bytes;
+  ssize_t count = 1;
+  while (count > 0) count = ::recv(second.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  EXPECT_EQ(count, 0);  // closed
+  EXPECT_TRUE(base::FileDescriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
 }
 
 // What is added on the way ends the connection, and not the job.

@@ -114,9 +114,11 @@ TEST(TcpReconnect, PlacesAreFilledInTheEnd) {
 TEST(TcpReconnect, AnIdleConnectionIsMadeAgain) {
   auto all = makeEndpoints(makeHubs(2), {});
   connectAll(all);
+  SendRing& send = all[0]->sendRing(1, 0);
   ReceiveRing& receive = all[1]->receiveRing(0, 0);
   for (uint32_t round = 1; round <= 10; ++round) {
-    publish(all[0]->sendRing(1, 0), 100, round);
+    ASSERT_TRUE(eventually([&] { return send.ready(); })) << round;
+    publish(send, 100, round);
     all[0]->flush();
     ASSERT_TRUE(eventually([&] { return receive.ready(); })) << round;
     ASSERT_TRUE(holds(receive, 100, round));

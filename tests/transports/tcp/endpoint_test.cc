@@ -12,6 +12,7 @@
 #include <tutti/error.h>
 #include "tests/support/outcome.h"
 #include "tests/support/text.h"
+#include "tests/transports/flush.h"
 #include "tests/transports/tcp/endpoints.h"
 #include "transports/tcp/address.h"
 
@@ -153,8 +154,7 @@ TEST(TcpEndpoint, IsNotJoinedWithAnotherPreSharedKey) {
 
 // ---- flush()
 
-// Nobody calls progress() of the sender again, nor of the receiver until all is there. More is
-// under way than sockets hold.
+// More is under way than sockets hold.
 TEST(TcpFlush, WhatIsHandedOverArrivesWithoutTheSender) {
   for (const bool encrypts : {false, true})
     for (const auto& [slotBytes, bytes] : {std::pair<size_t, uint32_t>{4096, 3001},
@@ -166,36 +166,14 @@ TEST(TcpFlush, WhatIsHandedOverArrivesWithoutTheSender) {
           makeEndpoints(makeHubs(2), {.channels = 1, .slotCount = slots, .slotBytes = slotBytes},
                         {.encrypts = encrypts});
       connectAll(all);
-      SendRing& send = all[0]->sendRing(1, 0);
-      ReceiveRing& receive = all[1]->receiveRing(0, 0);
-      for (uint32_t i = 0; i < slots; ++i) publish(send, bytes, i);
-      EXPECT_FALSE(send.ready());
-      all[0]->flush();
-      for (uint32_t i = 0; i < slots; ++i) {
-        ASSERT_TRUE(eventually([&] { return receive.ready(); }))
-            << i << " of " << slots << " messages of " << bytes << " bytes";
-        ASSERT_TRUE(holds(receive, bytes, i));
-        receive.release();
-      }
-      all[1]->flush();
-      EXPECT_TRUE(eventually([&] { return send.inFlight() == 0; })) << send.inFlight();
+      arriveWithoutTheSender(all, slots, bytes);
     }
 }
 
-// What was published after it is not.
 TEST(TcpFlush, IsNeededForEachMessage) {
   auto all = makeEndpoints(makeHubs(2), {});
   connectAll(all);
-  ReceiveRing& receive = all[1]->receiveRing(0, 0);
-  publish(all[0]->sendRing(1, 0), 100, 1);
-  all[0]->flush();
-  publish(all[0]->sendRing(1, 0), 100, 2);
-  ASSERT_TRUE(eventually([&] { return receive.ready(); }));
-  receive.release();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_FALSE(receive.ready());
-  all[0]->flush();
-  EXPECT_TRUE(eventually([&] { return receive.ready(); }));
+  isNeededForEachMessage(all);
 }
 
 // ---- zero-copy

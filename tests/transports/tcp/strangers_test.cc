@@ -227,7 +227,7 @@ TEST(TcpHostilePeer, IsRefusedByName) {
 // Random frames, some nearly right: they end the connection with that rank, or are its messages.
 TEST(TcpHostilePeer, OfRandomFramesHurtsNobody) {
   std::mt19937_64 random(testSeed());
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 50; ++round) {
     const Hubs hubs = makeHubs(1);
     Endpoints all;
     all.push_back(transports::tcp::makeTcpEndpoint(hubs[0], 0, 2, kLayout));

@@ -3,7 +3,8 @@
 
 #include <xxhash.h>
 
-#include <cstring>
+#include <algorithm>
+#include <span>
 
 #include "src/base/check.h"
 #include "src/base/printable.h"
@@ -66,8 +67,10 @@ UcxAddressBlob UcxAddressBlob::read(std::span<const std::byte> bytes) {
     blob.responder.places.push_back({address, in.get<uint16_t>("place's port")});
   }
   const base::Bytes sources = in.getBytes("sources", kMostSources * sizeof(SourceAddress));
+  if (sources.size() % sizeof(SourceAddress) != 0)
+    base::fail(ErrorCode::Refused, "a UCX address has sources of ", sources.size(), " bytes");
   blob.sources.resize(sources.size() / sizeof(SourceAddress));
-  std::memcpy(blob.sources.data(), sources.data(), blob.sources.size() * sizeof(SourceAddress));
+  std::ranges::copy(sources, std::as_writable_bytes(std::span(blob.sources)).begin());
   const auto sum = in.get<uint64_t>("digest");
   in.requireEnd();
   if (sum != digest(bytes.first(bytes.size() - sizeof sum)))

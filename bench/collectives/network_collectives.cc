@@ -8,10 +8,11 @@
 // limit.
 //
 //   network_collectives [--ranks 4] [--rate 1gbit] [--mtu 9000] [--min 1M] [--max 64M] [--blocks 7]
-//                       [--only tutti,tcp,gloo,sealed,ucx]
+//                       [--delay MS] [--only tutti,tcp,gloo,sealed,ucx]
 //
-// --rate none has no token bucket; then shares are of the fastest. Names: tcp is plain TCP, sealed
-// and ucx are Tutti.
+// --rate none has no token bucket; then shares are of the fastest. --delay makes each host's
+// packets late by netem, in the place of the token bucket. Names: tcp is plain TCP, sealed and ucx
+// are Tutti.
 //
 // Ends with 77 where this machine cannot have such hosts.
 
@@ -20,6 +21,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -118,13 +120,15 @@ Turns takeTurns(const std::vector<std::unique_ptr<Job>>& jobs, const worker_comm
 
 int main(int argc, char** argv) {
   int ranks = 4, blocks = 7, calls = 3, mtu = 9000;
-  double required = 0;
+  double required = 0, delayMs = 0;
   std::string rate = "1gbit", minText = "1M", maxText = "64M";
   std::vector<std::string> only{"tutti", "tcp", "gloo"};
   std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
   CLI::App app{"AllReduce between hosts, against Gloo"};
   app.add_option("--ranks", ranks, "hosts, with a rank each")->check(CLI::Range(2, 64));
   app.add_option("--rate", rate, "of each host's link, as tc writes it, or none");
+  app.add_option("--delay", delayMs, "of what each host sends, milliseconds; needs a rate")
+      ->check(CLI::Range(0, 1000));
   app.add_option("--mtu", mtu, "of each host's link")->check(CLI::Range(1280, 65535));
   app.add_option("--min", minText, "smallest message, bytes");
   app.add_option("--max", maxText, "largest message, bytes");
@@ -142,11 +146,16 @@ int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
   try {
     const double linkRate = bytesPerSecond(rate);
+    if (delayMs > 0 && linkRate == 0) throw std::runtime_error("--delay needs a --rate");
     if (const auto reason = NetworkHosts::unavailable()) {
       std::printf("SKIPPED: %s\n", reason->c_str());
       return 77;
     }
-    const NetworkHosts hosts(ranks, {.rate = rate == "none" ? "" : rate, .mtu = mtu});
+    NetworkHosts::Link link{.rate = rate == "none" || delayMs > 0 ? "" : rate, .mtu = mtu};
+    if (delayMs > 0)
+      link.delayed = {.bytesPerSecond = linkRate,
+                      .delay = std::chrono::microseconds(static_cast<int64_t>(delayMs * 1000))};
+    const NetworkHosts hosts(ranks, link);
     const auto root = std::filesystem::temp_directory_path() /
                       ("tutti-network-bench-" + std::to_string(::getpid()));
     std::vector<std::unique_ptr<Job>> jobs;  // Tutti's first
@@ -179,8 +188,8 @@ int main(int argc, char** argv) {
                              }});
       jobs.push_back(std::make_unique<Job>(name, processes, ranks, root / name));
     }
-    std::printf("# AllReduce float32, %d hosts at %s, MTU %d, %d blocks of %d calls\n", ranks,
-                rate.c_str(), mtu, blocks, calls);
+    std::printf("# AllReduce float32, %d hosts at %s with %g ms, MTU %d, %d blocks of %d calls\n",
+                ranks, rate.c_str(), delayMs, mtu, blocks, calls);
     std::printf("#%11s", "bytes");
     for (const auto& job : jobs) std::printf(" %12s %9s", (job->name() + " ms").c_str(), "of rate");
     for (size_t j = 1; j < jobs.size(); ++j)

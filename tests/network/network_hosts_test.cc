@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -103,6 +104,25 @@ void enterChroot(const fs::path& folder) {
   }
   TUTTI_SYSCALL(::chroot(folder.c_str()));
   TUTTI_SYSCALL(::chdir("/"));
+}
+
+// Each asks for the other's address, and a connection is refused: four frames of 42 to 74 bytes.
+TEST(NetworkHosts, MayBeFarApart) {
+  if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
+  if (::access("/dev/net/tun", R_OK | W_OK) != 0) GTEST_SKIP() << "there are no tap devices";
+  EXPECT_TRUE(succeeds([]() -> std::string {
+    const NetworkHosts hosts(
+        2, {.delayed = {{.bytesPerSecond = 1000, .delay = std::chrono::milliseconds(50)}}});
+    ChildProcesses visitor;
+    visitor.start([&] {
+      hosts.enter(1);
+      const auto begin = std::chrono::steady_clock::now();
+      if (!reached(hosts.address(0))) return 2;
+      return std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(400) ? 0 : 3;
+    });
+    const int code = visitor.wait(0, std::chrono::seconds(20));
+    return code == 0 ? "" : base::message("a visitor of n1 ended with ", code);
+  }));
 }
 
 TEST(NetworkHosts, AreMadeByAnOrdinaryUser) {

@@ -155,20 +155,45 @@ std::optional<std::string> NetworkHosts::netemUnavailable() {
 }
 
 NetworkHosts::NetworkHosts(int hosts, const Link& link) : hosts_(hosts) {
-  const std::string mtu = std::to_string(link.mtu);
   for (int host = 0; host < hosts; ++host) startHolder(name(host));
   startHolder("switch");
   runIn(hosts, {"ip", "link", "add", "bridge", "type", "bridge"});
   runIn(hosts, {"ip", "link", "set", "bridge", "up"});
   for (int host = 0; host < hosts; ++host) {
-    runIn(hosts, {"ip", "link", "add", port(host), "mtu", mtu, "type", "veth", "peer", "name",
-                  kInterface, "mtu", mtu, "netns", std::to_string(holders_.pid(host))});
+    plugIn(host, link);
     runIn(hosts, {"ip", "link", "set", port(host), "master", "bridge", "up"});
     run(host, {"ip", "link", "set", "lo", "up"});
     run(host, {"ip", "address", "add", address(host) + "/24", "dev", kInterface});
     run(host, {"ip", "link", "set", kInterface, "up"});
     if (!link.rate.empty()) limit(host, link);
   }
+}
+
+void NetworkHosts::plugIn(int host, const Link& link) {
+  const std::string mtu = std::to_string(link.mtu);
+  if (!link.delayed) {
+    runIn(hosts_, {"ip", "link", "add", port(host), "mtu", mtu, "type", "veth", "peer", "name",
+                   kInterface, "mtu", mtu, "netns", std::to_string(holders_.pid(host))});
+    return;
+  }
+  int ready[2];
+  TUTTI_SYSCALL(::pipe2(ready, O_CLOEXEC));
+  cables_.start([&] {
+    enterNamespaces(holders_.pid(host));
+    const int near = openTap(kInterface);
+    enterNamespaces(holders_.pid(hosts_));
+    const int far = openTap(port(host));
+    if (::write(ready[1], "", 1) == 1) carry(near, far, *link.delayed);
+    return 1;
+  });
+  ::close(ready[1]);
+  const base::FileDescriptor readEnd(ready[0]);
+  char made = 0;
+  if (::read(readEnd.get(), &made, 1) != 1)
+    base::fail(ErrorCode::System, "this kernel has no tap devices for a long cable of ",
+               name(host));
+  runIn(hosts_, {"ip", "link", "set", port(host), "mtu", mtu});
+  run(host, {"ip", "link", "set", kInterface, "mtu", mtu});
 }
 
 void NetworkHosts::limit(int host, const Link& link) const {

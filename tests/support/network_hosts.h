@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/child_processes.h"
+#include "tests/support/delayed_link.h"
 
 namespace tutti::tests {
 
@@ -29,6 +30,8 @@ class NetworkHosts {
     std::string rate = {};  ///< limits what the host sends, by a token bucket, as tc writes it:
                             ///< "1gbit"; empty: nothing
     int mtu = 1500;
+    /// What the host sends goes at `bytesPerSecond` through a long cable, in the place of `rate`.
+    std::optional<DelayedLink> delayed = {};
   };
   /// Throws Error naming the command that failed.
   NetworkHosts(int hosts, const Link& link);
@@ -58,10 +61,12 @@ class NetworkHosts {
  private:
   std::string port(int host) const;  // of the switch
   std::string runIn(int process, const std::vector<std::string>& command) const;
+  void plugIn(int host, const Link& link);
   void limit(int host, const Link& link) const;
   void startHolder(const std::string& name);
 
   ChildProcesses holders_;  // of the hosts, and last of the switch
+  ChildProcesses cables_;   // those that are long
   int hosts_;
 };
 

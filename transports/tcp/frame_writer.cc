@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "src/base/check.h"
@@ -14,14 +15,28 @@ namespace {
 // Sealed at once: as much as a core's cache holds, so that the kernel copies from there.
 constexpr size_t kSealAhead = 4 * kSealedPiece;
 
+// So much is put together and sent from one place: it takes the kernel less time than two places.
+constexpr size_t kTogether = 256;
+
 /// Bytes sent; 0 where the socket is full, -1 where it broke.
 ssize_t sendSome(int socket, std::span<iovec> parts) {
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
+  size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  std::array<std::byte, kTogether> together;
+  if (bytes <= kTogether) {
+    size_t at = 0;
+    for (const iovec& part : parts) {
+      std::memcpy(together.data() + at, part.iov_base, part.iov_len);
+      at += part.iov_len;
+    }
+  }
   ssize_t count = 0;
   do {
-    count = ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    count = bytes <= kTogether ? ::send(socket, together.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+                               : ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (count < 0 && errno == EINTR);
   if (count >= 0) return count;
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : -1;

@@ -127,7 +127,7 @@ TEST_F(Hosts, DataGoesByTheInterfaceThatLeadsToTheOthers) {
 TEST_F(Hosts, ARankThatIsBusyElsewhereHoldsNobodyUp) {
   runOn({0, 1, 1}, {.timeout = 30s}, [](Communicator& c) {
     std::vector<int> x(300000, c.rank() + 1);
-    for (int repeat = 0; repeat < 3; ++repeat) {
+    for (int repeat = 0; repeat < 2; ++repeat) {
       c.barrier();
       const int64_t begin = nowMs();
       c.broadcast({.send = x.data(), .recv = x.data(), .count = x.size(), .type = DataType::Int32});
@@ -312,7 +312,8 @@ class FirstCalls : public Hosts, public testing::WithParamInterface<FirstCall> {
 TEST_P(FirstCalls, EndNobodyWhenTheyFail) {
   constexpr int kRanks = 16, kDifferent = 5, kUnplugged = 1;
   const auto hostOf = [](int rank) { return rank / 4; };
-  for (int repeat = 0; repeat < 2; ++repeat) {
+  // Over UCX a failure is seen in some runs only.
+  for (int repeat = 0; repeat < (networkTransportName() == "ucx" ? 2 : 1); ++repeat) {
     const NetworkHosts hosts(4);
     std::array<int, 2> gate{};  // closed when all have joined
     ASSERT_EQ(::pipe(gate.data()), 0);

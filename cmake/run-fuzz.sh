@@ -24,14 +24,11 @@ fuzz() {
     $folder/corpus/$1 tests/fuzz/corpus/$1 >>$folder/$1.log 2>&1
 }
 
-# was_waiting TARGET: the input that took a second does not by itself: the machine was busy.
+# was_waiting TARGET: the input that took a second takes less of a processor: the machine was busy.
 was_waiting() {
   local input
   input=$(ls -t $folder/found/$1-timeout-* | head -1)
-  for try in 1 2 3; do
-    $folder/fuzzers/fuzz_$1 -timeout=1 "$input" >/dev/null 2>&1 && rm "$input" && return 0
-  done
-  return 1
+  (ulimit -t 1 && exec $folder/fuzzers/fuzz_$1 "$input") >/dev/null 2>&1 && rm "$input"
 }
 
 # fuzz_for TARGET SECONDS: libFuzzer ends with 70 at an input that takes too long.

@@ -10,9 +10,9 @@
 //   network_collectives [--ranks 4] [--rate 1gbit] [--mtu 9000] [--min 1M] [--max 64M] [--blocks 7]
 //                       [--delay MS] [--only tutti,tcp,gloo,sealed,ucx]
 //
-// --rate none has no token bucket; then shares are of the fastest. --delay makes each host's
-// packets late by netem, in the place of the token bucket. Names: tcp is plain TCP, sealed and ucx
-// are Tutti.
+// --rate none has no token bucket; then shares are of the fastest. --delay makes what
+// each host sends so many milliseconds late, by a long cable in the place of the token bucket.
+// Names: tcp is plain TCP, sealed and ucx are Tutti.
 //
 // Ends with 77 where this machine cannot have such hosts.
 

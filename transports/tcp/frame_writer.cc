@@ -15,7 +15,7 @@ namespace {
 // Sealed at once: as much as a core's cache holds, so that the kernel copies from there.
 constexpr size_t kSealAhead = 4 * kSealedPiece;
 
-// So much is put together and sent from one place: it takes the kernel less time than two places.
+// The kernel takes so little from one place sooner than from two.
 constexpr size_t kTogether = 256;
 
 /// Bytes sent; 0 where the socket is full, -1 where it broke.

@@ -3,7 +3,7 @@
 #define NCCL_H_
 
 /** \file
- * The C API of NCCL 2.28.9, as Tutti's libnccl.so.2 provides it. Names, values, layouts and calling
+ * The C API of NCCL 2.32.3, as Tutti's libnccl.so.2 provides it. Names, values, layouts and calling
  * conventions are NCCL's, so a program compiled with either header runs with either library. It is
  * C11 and C++, and needs no CUDA toolkit. With one, <cuda_runtime.h> may be included before or
  * after. The NCCL page of the documentation says what works and where Tutti differs.
@@ -24,14 +24,15 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define NCCL_MAJOR 2
-#define NCCL_MINOR 28
-#define NCCL_PATCH 9
+#define NCCL_MINOR 32
+#define NCCL_PATCH 3
 #define NCCL_SUFFIX ""
 
 /* One number per version. The formula changed after 2.8. */
-#define NCCL_VERSION_CODE 22809
+#define NCCL_VERSION_CODE 23203
 #define NCCL_VERSION(X, Y, Z) \
   (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
 
@@ -44,8 +45,9 @@
 extern "C" {
 #endif
 
-/* The same declaration as in <cuda_runtime_api.h>. */
+/* The same declarations as in <cuda_runtime_api.h>. */
 typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
 
 /* ---- Handles and constants */
 
@@ -69,7 +71,8 @@ typedef enum {
   ncclInvalidUsage = 5,    /* wrong order or state, or ranks disagree about the call */
   ncclRemoteError = 6,     /* another rank died, left, aborted or was too late */
   ncclInProgress = 7,      /* with blocking = 0 only: ask ncclCommGetAsyncError() */
-  ncclNumResults = 8
+  ncclTimeout = 8,         /* a call has taken longer than its limit */
+  ncclNumResults = 9
 } ncclResult_t;
 
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
@@ -77,8 +80,14 @@ typedef enum {
 #define NCCL_UNDEF_FLOAT -1.0f
 #define NCCL_SPLIT_NOCOLOR -1
 
+/* What a struct of several versions has behind its size. */
+#define NCCL_API_MAGIC 0xcafebeef
+
 #define NCCL_WIN_DEFAULT 0x00
 #define NCCL_WIN_COLL_SYMMETRIC 0x01
+#define NCCL_WIN_STRICT_ORDERING 0x02
+#define NCCL_WIN_GIN_ONLY 0x04
+#define NCCL_WIN_CFT_COUNTED 0x08
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 
 #define NCCL_CTA_POLICY_DEFAULT 0x00
@@ -90,39 +99,107 @@ typedef enum {
 
 #define NCCL_REVOKE_DEFAULT 0x00
 
+#define NCCL_SUSPEND_MEM 0x01 /* gives memory of the GPU back */
+
+/* Of hostCftMode and nvlsHostMode in ncclConfig_t. */
+typedef enum {
+  ncclHostCftDefault = NCCL_CONFIG_UNDEF_INT,
+  ncclHostCftEnable = 1,
+  ncclHostCftDisable = 2,
+  ncclHostCftFallback = 3
+} ncclHostCftMode_t;
+typedef enum {
+  ncclNvlsHostModeDefault = NCCL_CONFIG_UNDEF_INT,
+  ncclNvlsHostModeEnable = 0,
+  ncclNvlsHostModeDisableTransport = 1,
+  ncclNvlsHostModeDisableSymmetricMultimem = 2,
+  ncclNvlsHostModeDisable = INT_MAX
+} ncclNvlsHostMode_t;
+
 /* ---- Settings of a communicator */
 
 /** Settings of a communicator. Begin with NCCL_CONFIG_INITIALIZER, then set the fields that you
- * need. The fields from cgaClusterSize on are checked. For host memory they have no effect, except
- * commName. */
-typedef struct ncclConfig_v22800 {
+ * need. All are checked. Those without a comment have no effect; the NCCL page says why. */
+typedef struct ncclConfig_v23100 {
   size_t size;          /* set by the initializer */
   unsigned int magic;   /* set by the initializer */
   unsigned int version; /* set by the initializer */
   int blocking;         /* 0: calls return ncclInProgress and go on; 1 (default): they wait */
   int cgaClusterSize;
   int minCTAs;
-  int maxCTAs;
+  int maxCTAs; /* the most thread blocks of a kernel */
   const char* netName;
   int splitShare;
   int trafficClass;
   const char* commName; /* for log lines */
   int collnetEnable;
-  int CTAPolicy;
+  int CTAPolicy; /* NCCL_CTA_POLICY_ZERO: copies in the place of kernels */
   int shrinkShare;
   int nvlsCTAs;
   int nChannelsPerNetPeer;
   int nvlinkCentricSched;
+  int graphUsageMode;
+  int numRmaCtx; /* contexts of ncclPutSignal(), 1 by default */
+  int maxP2pPeers;
+  int graphStreamOrdering;
+  int launchOrderImplicit;
+  int numRmaSig; /* signals of each context, 1 by default */
+  int rmaEagerInit;
+  int hostCftMode;
+  int nvlsHostMode;
 } ncclConfig_t;
 
 /* clang-format off */
 #define NCCL_CONFIG_INITIALIZER {                                                         \
-  sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),     \
+  sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT,         \
   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                    \
-  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,                    \
-  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,                    \
+  NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                    \
+  NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                    \
   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                    \
-  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT }
+  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                    \
+  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                    \
+  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                    \
+  NCCL_CONFIG_UNDEF_INT }
+/* clang-format on */
+
+/** An option of another library, in a list. None has a meaning here. */
+typedef struct ncclConfigExt {
+  struct ncclConfigExt* next;
+  struct {
+    int vendorId;
+    int optionId;
+  } key;
+  union {
+    int i;
+    const char* s;
+    void* raw;
+  } val;
+} ncclConfigExt_t;
+
+/** Settings of one call, the same on all ranks. Begin with NCCL_COLLCONFIG_INITIALIZER. Fields
+ * without a comment have no effect. */
+typedef struct ncclCollConfig_v23200 {
+  size_t size;          /* set by the initializer */
+  unsigned int magic;   /* set by the initializer */
+  unsigned int version; /* set by the initializer */
+  ncclConfigExt_t* ext;
+  int minCTAs;
+  int maxCTAs; /* the most thread blocks of this call's kernel, at most the communicator's */
+  int nvlsCTAs;
+  int cgaClusterSize;
+  const char* algSelection;          /* "ring" or "tree"; null or "": the library chooses */
+  int forceAlgSelection;             /* 1 (default): an algorithm that does not fit is an error */
+  int CTAPolicy;                     /* as in ncclConfig_t */
+  uint64_t userProfilerTag;          /* for log lines */
+  cudaEvent_t launchCompletionEvent; /* recorded when the call's kernel begins */
+} ncclCollConfig_t;
+
+/* clang-format off */
+#define NCCL_COLLCONFIG_INITIALIZER {                                                     \
+  sizeof(ncclCollConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_PTR,     \
+  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                    \
+  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, 1, NCCL_CONFIG_UNDEF_INT, 0,              \
+  NCCL_CONFIG_UNDEF_PTR }
 /* clang-format on */
 
 /** Result of ncclGroupSimulateEnd(). Begin with NCCL_SIM_INFO_INITIALIZER. */
@@ -135,8 +212,7 @@ typedef struct ncclSimInfo_v22200 {
 
 /* clang-format off */
 #define NCCL_SIM_INFO_INITIALIZER {                                                       \
-  sizeof(ncclSimInfo_t), 0x74685283, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),    \
-  NCCL_UNDEF_FLOAT }
+  sizeof(ncclSimInfo_t), 0x74685283, NCCL_VERSION_CODE, NCCL_UNDEF_FLOAT }
 /* clang-format on */
 
 /* ---- Reductions and element types */
@@ -205,6 +281,30 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size));
 /** Frees memory of ncclMemAlloc(). Null is allowed. */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclMemFree, (void* ptr));
 
+/** Settings of what goes between hosts. Begin with NCCL_ENCRYPTION_CONFIG_INITIALIZER. */
+typedef enum {
+  NCCL_ENCRYPTION_MODE_NONE = 0, /* connections are proved; their data is not encrypted */
+  NCCL_ENCRYPTION_MODE_PSK = 1   /* they are proved by `psk` too, and their data is encrypted */
+} ncclEncryptionMode_t;
+
+typedef struct ncclEncryptionConfig_v23200 {
+  size_t size;          /* set by the initializer */
+  unsigned int magic;   /* set by the initializer */
+  unsigned int version; /* set by the initializer */
+  int mode;
+  const char* psk; /* a secret of all ranks, of any length */
+} ncclEncryptionConfig_t;
+
+/* clang-format off */
+#define NCCL_ENCRYPTION_CONFIG_INITIALIZER {                                              \
+  sizeof(ncclEncryptionConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE,                      \
+  NCCL_ENCRYPTION_MODE_NONE, NCCL_CONFIG_UNDEF_PTR }
+/* clang-format on */
+
+/** Holds for the communicators that this process makes by an id from now on, and goes before
+ * TUTTI_ENCRYPTION. It must be the same on all ranks. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclSetEncryption, (const ncclEncryptionConfig_t* config));
+
 /* ---- Life of a communicator */
 
 /** Joins a job as `rank` of `nranks`. Every rank calls it, from its own thread or process, or from
@@ -254,6 +354,35 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommShrink,
                     (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
                      ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags));
 
+/** Makes an id for one ncclCommGrow() of `comm`. One rank of `comm` calls it, and gives the id to
+ * the ranks that will join. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId));
+
+/** Makes a communicator of `nRanks`: the ranks of `comm`, which keep their numbers, and new ones.
+ * Ranks of `comm` give `rank` -1; the one that made the id gives it, the others give null. New
+ * ranks give a null `comm`, the id, and their rank, from the size of `comm` on. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommGrow,
+                    (ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                     ncclComm_t* newcomm, ncclConfig_t* config));
+
+/** Gives memory back until ncclCommResume(). All ranks call it, with no operation in flight. Calls
+ * in between give ncclInvalidUsage. `flags` is NCCL_SUSPEND_MEM. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags));
+
+/** Takes the memory again. All ranks call it. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommResume, (ncclComm_t comm));
+
+typedef enum {
+  ncclStatGpuMemSuspend = 0,   /* bytes that ncclCommSuspend() gives back */
+  ncclStatGpuMemSuspended = 1, /* 1 while it is suspended, else 0 */
+  ncclStatGpuMemPersist = 2,   /* bytes that stay */
+  ncclStatGpuMemTotal = 3      /* bytes that the communicator has */
+} ncclCommMemStat_t;
+
+/** Gives one number about this rank's memory of the communicator: which one says `stat`. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommMemStats,
+                    (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value));
+
 /** Gives the communicator's failure, if it has one. With blocking = 0 it gives ncclInProgress while
  * an operation is in flight. */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommGetAsyncError,
@@ -266,17 +395,21 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int*
  * CUDA the number has no further meaning. */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device));
 
-/* ---- Registered memory. Registration is optional: everything works without it. */
+/* ---- Registered memory. Only ncclPutSignal() needs it. */
 
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommRegister,
                     (const ncclComm_t comm, void* buff, size_t size, void** handle));
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle));
 
-/** All ranks of the communicator call it. `winFlags` is NCCL_WIN_DEFAULT or
- * NCCL_WIN_COLL_SYMMETRIC. */
+/** All ranks of the communicator call it, in the same order. `winFlags` is NCCL_WIN_DEFAULT, or
+ * NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING, one or both. */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommWindowRegister,
                     (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags));
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win));
+
+/** Gives the `buff` that was registered. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclWinGetUserPtr,
+                    (ncclComm_t comm, ncclWindow_t win, void** outUserPtr));
 
 /* ---- Reductions of one communicator */
 
@@ -344,6 +477,40 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclScatter,
                     (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                      int root, ncclComm_t comm, cudaStream_t stream));
 
+/* ---- Collectives with settings of their own; null for none. */
+
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAllReduceConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                     const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclBroadcastConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                     int root, ncclComm_t comm, cudaStream_t stream,
+                     const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclReduceConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                     ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
+                     const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAllGatherConfig,
+                    (const void* sendbuff, void* recvbuff, size_t sendcount,
+                     ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream,
+                     const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclReduceScatterConfig,
+                    (const void* sendbuff, void* recvbuff, size_t recvcount,
+                     ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                     const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAlltoAllConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                     ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGatherConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                     int root, ncclComm_t comm, cudaStream_t stream,
+                     const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclScatterConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                     int root, ncclComm_t comm, cudaStream_t stream,
+                     const ncclCollConfig_t* config));
+
 /* ---- Sends and receives. Between two ranks they match in order and have the same count, which may
  * be 0. Put sends and receives that wait for each other into one group. A send and a receive of a
  * rank to itself belong into one group, too. */
@@ -355,6 +522,35 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclRecv,
                     (void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
                      ncclComm_t comm, cudaStream_t stream));
 
+/* ---- One-sided calls: the peer calls nothing. A rank counts its signals for each pair of ranks,
+ * `sigIdx` (0 to numRmaSig - 1 of the communicator's settings) and `ctx` (0 to numRmaCtx - 1).
+ * `flags` is 0. */
+
+/** Copies `localbuff` to `peerWinOffset` bytes in the peer's window, then adds one to a signal of
+ * the peer. What one rank puts to a peer in one context arrives in order. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclPutSignal,
+                    (const void* localbuff, size_t count, ncclDataType_t datatype, int peer,
+                     ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
+                     unsigned int flags, ncclComm_t comm, cudaStream_t stream));
+
+/** Adds one to a signal of the peer. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclSignal,
+                    (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
+                     cudaStream_t stream));
+
+typedef struct {
+  int opCnt; /* how many signals */
+  int peer;  /* of which rank */
+  int sigIdx;
+  int ctx;
+} ncclWaitSignalDesc_t;
+
+/** Waits until all these signals have come, besides those of earlier waits. What was put with them
+ * is there then. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclWaitSignal,
+                    (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm,
+                     cudaStream_t stream));
+
 /* ---- Groups. The outermost ncclGroupEnd() makes all calls of this thread since the outermost
  * ncclGroupStart() together. If a call fails, ncclGroupEnd() fails with its result, and no call of
  * the group is made. A group either makes communicators or has calls on communicators, not both. */
@@ -364,6 +560,43 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGroupEnd, (void));
 
 /** Ends a group without making its calls, and estimates how long they would take. */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * simInfo));
+
+/* ---- Settings of the process: environment variables of NCCL that have a meaning here, and
+ * Tutti's. Texts live until the same thread's next call. */
+
+typedef struct ncclParamHandle* ncclParamHandle_t;
+
+/** Gives the handle of the setting that is named `key`. Nobody frees it. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamBind, (ncclParamHandle_t * out, const char* key));
+
+/* The value as a number; ncclInvalidArgument if it is none, or does not fit. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetI8, (ncclParamHandle_t h, int8_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetI16, (ncclParamHandle_t h, int16_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetI32, (ncclParamHandle_t h, int32_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetI64, (ncclParamHandle_t h, int64_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetU8, (ncclParamHandle_t h, uint8_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetU16, (ncclParamHandle_t h, uint16_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetU32, (ncclParamHandle_t h, uint32_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetU64, (ncclParamHandle_t h, uint64_t* out));
+
+/** The value as text; "" if it is not set. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetStr, (ncclParamHandle_t h, const char** out));
+
+/** Copies that text, `len` bytes without a terminator. ncclInvalidArgument if it has more than
+ * `maxLen`. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGet,
+                    (ncclParamHandle_t h, void* out, int maxLen, int* len));
+
+/** ncclParamBind() and ncclParamGetStr() in one. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetParameter,
+                    (const char* key, const char** value, int* valueLen));
+
+/** Gives the names of all settings. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetAllParameterKeys,
+                    (const char*** table, int* tableLen));
+
+/** Writes all settings to the log. */
+TUTTI_NCCL_FUNCTION(void, ncclParamDumpAll, (void));
 
 #ifdef __cplusplus
 }

@@ -66,7 +66,7 @@ function(tutti_install)
     tutti_nccl_shared INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/tutti-nccl>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tutti-nccl>)
-  set_target_properties(tutti_nccl_shared PROPERTIES VERSION 2.28.9 SOVERSION 2)
+  set_target_properties(tutti_nccl_shared PROPERTIES VERSION 2.32.3 SOVERSION 2)
   add_library(tutti::nccl ALIAS tutti_nccl_shared)
   if(TUTTI_HAVE_CUDA AND TUTTI_TESTS)
     tutti_shared_library(tutti_nccl_emulated nccl ${folders} tutti_nccl)

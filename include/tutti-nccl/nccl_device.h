@@ -89,8 +89,12 @@ typedef struct ncclCommProperties {
   bool cftCountedSupport;   /* false */
 } ncclCommProperties_t;
 
-#define NCCL_COMM_PROPERTIES_INITIALIZER \
-  { sizeof(ncclCommProperties_t), NCCL_API_MAGIC, NCCL_VERSION_CODE }
+/* clang-format off */
+#define NCCL_COMM_PROPERTIES_INITIALIZER {                                                \
+  sizeof(ncclCommProperties_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, 0, 0, 0, 0, false,     \
+  false, NCCL_GIN_TYPE_NONE, 0, false, NCCL_GIN_TYPE_NONE, 0, 0,                          \
+  NCCL_GIN_CONNECTION_NONE, {false}, 0, false, false, false }
+/* clang-format on */
 
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommQueryProperties,
                     (ncclComm_t comm, ncclCommProperties_t* props));

@@ -197,6 +197,18 @@ struct CommunicatorOptions {
 // Each start of a prepared call and each replay of a graph reads it again. It must not change until
 // the call has ended.
 
+/// What one collective may ask for. The same on all ranks.
+struct CallOptions {
+  /// Forces an algorithm for this call, as CommunicatorOptions::algorithm does for all; null: not.
+  /// The call throws InvalidArgument if the algorithm does not exist for it.
+  const char* algorithm = nullptr;
+  /// Then the library chooses instead.
+  bool ifPossible = false;
+  /// The most thread blocks of this call's kernel, at least as many as its plan needs. 0: as many
+  /// as the communicator's.
+  int gpuBlocks = 0;
+};
+
 /// Arguments of Communicator::allReduce().
 struct AllReduceArgs {
   const void* send = nullptr;
@@ -207,6 +219,7 @@ struct AllReduceArgs {
   double scalar = 1.0;             ///< of PreMulSum
   Reduction reduction = {};        ///< if given, replaces op and scalar
   const void* scalarAt = nullptr;  ///< if given, address of PreMulSum's scalar; see above
+  CallOptions options = {};
 };
 /// Arguments of Communicator::reduce().
 struct ReduceArgs {
@@ -219,6 +232,7 @@ struct ReduceArgs {
   int root = 0;
   Reduction reduction = {};
   const void* scalarAt = nullptr;
+  CallOptions options = {};
 };
 /// Arguments of Communicator::broadcast().
 struct BroadcastArgs {
@@ -227,6 +241,7 @@ struct BroadcastArgs {
   size_t count = 0;
   DataType type = DataType::Float32;
   int root = 0;
+  CallOptions options = {};
 };
 /// Arguments of Communicator::allGather().
 struct AllGatherArgs {
@@ -234,6 +249,7 @@ struct AllGatherArgs {
   void* recv = nullptr;        ///< size() * count elements; in place: send == recv + rank() * count
   size_t count = 0;
   DataType type = DataType::Float32;
+  CallOptions options = {};
 };
 /// Arguments of Communicator::reduceScatter().
 struct ReduceScatterArgs {
@@ -245,6 +261,7 @@ struct ReduceScatterArgs {
   double scalar = 1.0;
   Reduction reduction = {};
   const void* scalarAt = nullptr;
+  CallOptions options = {};
 };
 
 /// Arguments of Communicator::allGatherV(). `counts` and `offsets` must be the same on all ranks.
@@ -255,6 +272,7 @@ struct AllGatherVArgs {
   std::span<const size_t> offsets;  ///< where blocks begin in recv, in elements; empty: one after
                                     ///< another. Blocks must not overlap.
   DataType type = DataType::Float32;
+  CallOptions options = {};
 };
 /// Arguments of Communicator::reduceScatterV(). `counts` and `offsets` must be the same on all
 /// ranks.
@@ -270,6 +288,7 @@ struct ReduceScatterVArgs {
   double scalar = 1.0;
   Reduction reduction = {};
   const void* scalarAt = nullptr;
+  CallOptions options = {};
 };
 /// Arguments of Communicator::gather().
 struct GatherArgs {
@@ -279,6 +298,7 @@ struct GatherArgs {
   size_t count = 0;
   DataType type = DataType::Float32;
   int root = 0;
+  CallOptions options = {};
 };
 /// Arguments of Communicator::scatter().
 struct ScatterArgs {
@@ -287,6 +307,7 @@ struct ScatterArgs {
   size_t count = 0;
   DataType type = DataType::Float32;
   int root = 0;
+  CallOptions options = {};
 };
 /// Arguments of Communicator::allToAll().
 struct AllToAllArgs {
@@ -294,6 +315,7 @@ struct AllToAllArgs {
   void* recv = nullptr;        ///< size() * count elements: block q is from rank q; may equal send
   size_t count = 0;            ///< elements of one block
   DataType type = DataType::Float32;
+  CallOptions options = {};
 };
 /// Arguments of Communicator::scan().
 struct ScanArgs {
@@ -305,6 +327,7 @@ struct ScanArgs {
   double scalar = 1.0;
   Reduction reduction = {};
   const void* scalarAt = nullptr;
+  CallOptions options = {};
 };
 
 /// Arguments of Communicator::send().

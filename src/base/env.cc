@@ -44,12 +44,22 @@ class Reading {
 
   Env env;
   std::optional<Error> malformed;
+  std::vector<std::pair<std::string, std::string>> values;
 
  private:
-  std::string text(const char* name) const {
+  /// `value` of the variable `name`.
+  template <class T>
+  T noted(const char* name, const T& value) {
+    values.emplace_back(name, message(value));
+    return value;
+  }
+
+  std::string set(const char* name) const {
     const char* const value = lookup_(name);
     return value ? value : "";
   }
+
+  std::string text(const char* name) { return noted(name, set(name)); }
 
   template <class... Words>
   void note(const Words&... words) {
@@ -57,7 +67,11 @@ class Reading {
   }
 
   long number(const char* name, long fallback, long least, long most) {
-    const std::string digits = text(name);
+    return noted(name, parsed(name, fallback, least, most));
+  }
+
+  long parsed(const char* name, long fallback, long least, long most) {
+    const std::string digits = set(name);
     if (digits.empty()) return fallback;
     long value = 0;
     const char* const end = digits.data() + digits.size();
@@ -70,30 +84,34 @@ class Reading {
   bool flag(const char* name) { return number(name, 0, 0, 1) == 1; }
 
   bool onOrOff(const char* name) {
-    const std::string word = text(name);
+    const std::string word = set(name);
     if (!word.empty() && word != "on" && word != "off")
       note(name, "=", printable(word), " is neither on nor off");
-    return word == "on";
+    return noted<std::string>(name, word == "on" ? "on" : "off") == "on";
   }
 
   std::optional<bool> choice(const char* name) {
-    return text(name).empty() ? std::nullopt : std::optional(flag(name));
+    if (!set(name).empty()) return flag(name);
+    noted(name, std::string());
+    return std::nullopt;
   }
 
   /// Of CUDA, which takes the nearest number that there can be.
-  long queues(const char* name, long fallback) const {
-    const long value = std::strtol(text(name).c_str(), nullptr, 10);
-    return value > 0 ? std::min(value, 32L) : fallback;
+  long queues(const char* name, long fallback) {
+    const long value = std::strtol(set(name).c_str(), nullptr, 10);
+    return noted(name, value > 0 ? std::min(value, 32L) : fallback);
   }
 
   std::optional<LogLevel> level(const char* name) {
-    const std::string word = text(name);
-    if (word == "off") return std::nullopt;
+    const std::string word = set(name);
+    std::optional<LogLevel> found = LogLevel::Warning;
+    if (word == "off") found.reset();
     for (LogLevel l : {LogLevel::Debug, LogLevel::Info, LogLevel::Warning, LogLevel::Error})
-      if (word == toString(l)) return l;
-    if (!word.empty())
+      if (word == toString(l)) found = l;
+    if (!word.empty() && word != "off" && word != toString(*found))
       note(name, "=", printable(word), " is none of debug, info, warning, error, off");
-    return LogLevel::Warning;
+    noted<std::string>(name, found ? toString(*found) : "off");
+    return found;
   }
 
   const EnvLookup& lookup_;
@@ -110,7 +128,7 @@ const EnvReading& reading() {
 
 EnvReading readEnv(const EnvLookup& lookup) {
   Reading reading(lookup);
-  return {std::move(reading.env), std::move(reading.malformed)};
+  return {std::move(reading.env), std::move(reading.malformed), std::move(reading.values)};
 }
 
 const Env& env() {
@@ -119,5 +137,7 @@ const Env& env() {
 }
 
 const Env& lenientEnv() { return reading().env; }
+
+const std::vector<std::pair<std::string, std::string>>& envValues() { return reading().values; }
 
 }  // namespace tutti::base

@@ -8,6 +8,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <tutti/error.h>
 #include <tutti/log.h>
@@ -76,6 +78,8 @@ struct Env {
 struct EnvReading {
   Env env;
   std::optional<Error> malformed;
+  /// Each by its name, as text: what it is set to, else the default; empty where that is nothing.
+  std::vector<std::pair<std::string, std::string>> values;
 };
 /// The value of a variable; null where it is not set.
 using EnvLookup = std::function<const char*(const char* name)>;
@@ -86,5 +90,7 @@ const Env& env();
 /// The same, but malformed ones have their defaults: for what a rank does to tell others that it
 /// has one.
 const Env& lenientEnv();
+/// Of the process's variables.
+const std::vector<std::pair<std::string, std::string>>& envValues();
 
 }  // namespace tutti::base

@@ -6,6 +6,7 @@
 #include "src/communicator/host_backend.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/operations.h"
+#include "src/communicator/request.h"
 #include "src/communicator/state.h"
 
 namespace tutti {
@@ -27,6 +28,9 @@ CollectiveCall callOf(Collective collective, const Args& a) {
                       .out = bytes(a.recv)};
   if constexpr (requires { a.count; }) call.facts.count = a.count;
   if constexpr (requires { a.root; }) call.facts.root = a.root;
+  if constexpr (requires { a.options; })
+    if (a.options.algorithm || a.options.gpuBlocks != 0)
+      call.wishes = communicator::wishesOf(a.options);
   if constexpr (requires { a.op; }) {
     call.facts.op = a.op;
     call.scalar = a.scalar;

@@ -2,7 +2,11 @@
 
 #include <tutti/communicator.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -12,6 +16,7 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/bootstrap/bootstrap.h"
+#include "src/bootstrap/rendezvous.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/local.h"
@@ -30,6 +35,21 @@ using plan::Collective;
 namespace {
 
 constexpr uint64_t kRootId = 1;
+
+/// Of ranks that are all in this process.
+uint64_t nextLocalJob() {
+  static std::atomic<uint64_t> made{0};
+  return base::mixBits(static_cast<uint64_t>(::getpid()) << 32 ^ made.fetch_add(1));
+}
+
+uint64_t jobOf(const bootstrap::Identity& identity) {
+  if (identity.size == 1) return nextLocalJob();
+  const wire::JobId job = bootstrap::decode(identity.id).credentials.job;
+  uint64_t number = 0;
+  static_assert(sizeof number <= sizeof job);
+  std::memcpy(&number, job.data(), sizeof number);
+  return number;
+}
 
 base::Deadline setupDeadline(const Settings& settings) {
   return base::Deadline::after(std::chrono::milliseconds(settings.setupTimeoutMs));
@@ -67,7 +87,8 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   const base::Deadline deadline = setupDeadline(settings);
   std::shared_ptr<World> world;
   try {
-    world = std::make_shared<World>(bootstrap::join(identity, deadline, options.stop), nullptr);
+    auto plane = bootstrap::join(identity, deadline, options.stop);
+    world = std::make_shared<World>(jobOf(identity), std::move(plane), nullptr);
   } catch (const Error&) {
     if (refusal) throw Error(*refusal);
     throw;
@@ -115,8 +136,9 @@ std::vector<Communicator> makeLocal(
   std::vector<std::unique_ptr<transports::Endpoint>> endpoints;
   if (planes.empty()) planes = bootstrap::makeLocalControlPlanes(size);
   const auto windows = std::make_shared<SharedWindows>();
+  const uint64_t job = nextLocalJob();
   for (int r = 0; r < size; ++r) {
-    auto world = std::make_shared<World>(std::move(planes[r]), windows);
+    auto world = std::make_shared<World>(job, std::move(planes[r]), windows);
     if (!options.devices.empty()) settings.device = options.devices[r];
     impls.push_back(std::make_shared<Communicator::Impl>(
         Membership(std::move(world), members, r, kRootId), settings));
@@ -138,6 +160,10 @@ const topology::Topology& communicator::Inspection::topology(const Communicator&
 }
 const topology::Tuning& communicator::Inspection::tuning(const Communicator& c) {
   return c.impl_->settings.tuning;
+}
+
+uint64_t communicator::Inspection::identity(const Communicator& c) {
+  return base::mixBits(c.impl_->who.world()->job ^ c.impl_->who.id());
 }
 
 uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {

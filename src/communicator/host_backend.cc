@@ -42,11 +42,12 @@ void HostBackend::requireUsable() const {
   failure_.throwIfFailed();
 }
 
-ReadyChoice& HostBackend::choose(const CallFacts& facts) {
-  auto& slot = choices_[choiceKey(facts, who_.size())];
+ReadyChoice& HostBackend::choose(const CallFacts& facts, const executor::CallWishes& wishes) {
+  auto& slot = choices_[choiceKey(facts, who_.size(), wishNumbers_.numberOf(wishes))];
   if (slot) return *slot;
-  plan::CollectiveRequest request = requestOf(facts, who_.size(), settings_.deterministic,
-                                              settings_.algorithm, links_.topology().hostOf);
+  plan::CollectiveRequest request =
+      requestOf(facts, who_.size(), settings_.deterministic, settings_.algorithm, wishes,
+                links_.topology().hostOf);
   request.mappable = true;
   const collectives::Choice choice =
       collectives::choose(request, links_.topology(), settings_.tuning);
@@ -71,7 +72,7 @@ ReadyChoice& HostBackend::choose(const CallFacts& facts) {
 
 ReadyChoice& HostBackend::choose(executor::CollectiveCall& call) {
   call.facts.deterministic = settings_.deterministic;
-  ReadyChoice& choice = choose(call.facts);
+  ReadyChoice& choice = choose(call.facts, call.wishes);
   call.facts.algorithm = choice.staged->spec().algorithm;
   call.facts.planHash = choice.hash;
   return choice;

@@ -25,6 +25,7 @@
 #include "src/communicator/membership.h"
 #include "src/communicator/message_types.h"
 #include "src/communicator/recorder.h"
+#include "src/communicator/request.h"
 #include "src/communicator/settings.h"
 #include "src/executor/host/host_executor.h"
 #include "src/plan/mapped_buffer_policy.h"
@@ -63,11 +64,10 @@ class HostBackend {
 
   // The issuing thread's.
   /// Throws Unsupported or InvalidArgument where there is no plan.
-  ReadyChoice& choose(const CallFacts& facts);
+  ReadyChoice& choose(const CallFacts& facts, const executor::CallWishes& wishes = {});
   /// Completes a checked call by what is chosen for it.
   ReadyChoice& choose(executor::CollectiveCall& call);
   void forgetChoices() { choices_.clear(); }
-  double predictedMicroseconds(const CallFacts& facts) { return choose(facts).microseconds; }
   double predictedMicroseconds(const ExchangeFacts& facts) const;
   /// Gives the entry its numbers, and records it.
   void number(Recorder::Entry& entry);
@@ -116,6 +116,7 @@ class HostBackend {
   uint64_t exchangesIssued_ = 0;
   executor::HostExecutor executor_;
   Recorder recorder_;
+  WishNumbers wishNumbers_;
   std::unordered_map<uint64_t, std::unique_ptr<ReadyChoice>> choices_;
 };
 

@@ -13,6 +13,8 @@ namespace tutti::communicator {
 struct Inspection {
   static const topology::Topology& topology(const Communicator& c);
   static const topology::Tuning& tuning(const Communicator& c);
+  /// The same on all its ranks, and hardly for another communicator.
+  static uint64_t identity(const Communicator& c);
   /// What came through channels in the last collective on host memory. After it.
   static uint64_t bytesReceived(const Communicator& c);
   /// Whether nothing that was launched on its GPU touches anything any more: it has ended, or is

@@ -105,7 +105,7 @@ bool OperationWork::sharesCores() const { return owners_->links.sharesCores(); }
 
 double OperationWork::predictedMicroseconds() const {
   HostBackend& host = owners_->host;
-  if (!isExchange()) return host.predictedMicroseconds(*entry_.collective());
+  if (!isExchange()) return choice_->microseconds;
   return host.predictedMicroseconds(std::get<executor::Exchange>(call_).facts());
 }
 

@@ -1,12 +1,19 @@
 #include "src/communicator/request.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "collectives/chooser.h"
+#include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/plan/hosts.h"
 
 namespace tutti::communicator {
 namespace {
+
+constexpr int kMostBlocks = 1024;
+/// They have 16 bits of a key.
+constexpr size_t kMostWishes = 0xffff;
 
 uint64_t sizeBucket(const CallFacts& facts, int ranks) {
   const uint64_t bytes = facts.blockCount(ranks) * sizeOf(facts.type);
@@ -15,20 +22,45 @@ uint64_t sizeBucket(const CallFacts& facts, int ranks) {
 
 }  // namespace
 
-uint64_t choiceKey(const CallFacts& facts, int ranks) {
+CallWishes wishesOf(const CallOptions& options) {
+  TUTTI_REQUIRE(options.gpuBlocks >= 0 && options.gpuBlocks <= kMostBlocks, "gpuBlocks is ",
+                options.gpuBlocks, ", not 0 to ", kMostBlocks);
+  return {options.algorithm ? options.algorithm : "", options.ifPossible,
+          static_cast<uint32_t>(options.gpuBlocks)};
+}
+
+uint64_t WishNumbers::numberOf(const CallWishes& wishes) {
+  if (wishes.isNone()) return 0;
+  auto known = std::ranges::find(known_, wishes);
+  if (known == known_.end()) {
+    TUTTI_REQUIRE(known_.size() < kMostWishes, "calls of one communicator have at most ",
+                  kMostWishes, " different options");
+    known = known_.insert(known, wishes);
+  }
+  return static_cast<uint64_t>(known - known_.begin()) + 1;
+}
+
+uint64_t choiceKey(const CallFacts& facts, int ranks, uint64_t wishes) {
   const bool premultiplies = facts.op == ReduceOp::PreMulSum;
   return static_cast<uint64_t>(facts.collective) | (premultiplies ? 1 : 0) << 4 |
          (facts.blocksHash != 0 ? 1 : 0) << 5 |
          static_cast<uint64_t>(std::countr_zero(sizeBucket(facts, ranks))) << 8 |
-         static_cast<uint64_t>(facts.root) << 16;
+         static_cast<uint64_t>(facts.root) << 16 | wishes << 48;
 }
 
 plan::CollectiveRequest requestOf(const CallFacts& facts, int ranks, bool deterministic,
-                                  const std::string& algorithm, const std::vector<int>& hostOf) {
+                                  const std::string& algorithm, const CallWishes& wishes,
+                                  const std::vector<int>& hostOf) {
   const bool uneven = facts.blocksHash != 0;
-  const bool forced =
-      facts.collective == plan::Collective::Barrier ||
-      collectives::exists(algorithm, facts.collective, ranks, plan::hostsInOrder(hostOf), uneven);
+  const auto exists = [&](const std::string& name) {
+    return collectives::exists(name, facts.collective, ranks, plan::hostsInOrder(hostOf), uneven);
+  };
+  const bool isWished = !wishes.algorithm.empty() && exists(wishes.algorithm);
+  TUTTI_REQUIRE(isWished || wishes.algorithm.empty() || wishes.ifPossible, "the algorithm ",
+                base::printable(wishes.algorithm), " does not exist for ",
+                plan::toString(facts.collective), " on ", ranks, " ranks");
+  const std::string& name = isWished ? wishes.algorithm : algorithm;
+  const bool forced = facts.collective == plan::Collective::Barrier || exists(name);
   return {.collective = facts.collective,
           .count = sizeBucket(facts, ranks) / sizeOf(facts.type),
           .type = facts.type,
@@ -36,7 +68,7 @@ plan::CollectiveRequest requestOf(const CallFacts& facts, int ranks, bool determ
           .root = facts.root,
           .deterministic = deterministic,
           .uneven = uneven,
-          .algorithm = forced ? algorithm : ""};
+          .algorithm = forced ? name : ""};
 }
 
 }  // namespace tutti::communicator

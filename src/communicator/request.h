@@ -6,19 +6,37 @@
 #include <string>
 #include <vector>
 
+#include <tutti/communicator.h>
+
 #include "src/executor/call.h"
 #include "src/plan/request.h"
 
 namespace tutti::communicator {
 
 using executor::CallFacts;
+using executor::CallWishes;
 
-/// The same for calls that have the same choice.
-uint64_t choiceKey(const CallFacts& facts, int ranks);
+/// Throws InvalidArgument for numbers that cannot be.
+CallWishes wishesOf(const CallOptions& options);
 
-/// What to choose for; `mappable` is the caller's to say. Where the forced algorithm does not exist
-/// for the call, the choice is free; but not for a barrier, by which unknown names are refused.
+/// Numbers for wishes, so that choices are kept by them: 0 where there are none.
+class WishNumbers {
+ public:
+  /// Throws InvalidArgument where there would be too many.
+  uint64_t numberOf(const CallWishes& wishes);
+
+ private:
+  std::vector<CallWishes> known_;
+};
+
+/// The same for calls that have the same choice; `wishes` is their number.
+uint64_t choiceKey(const CallFacts& facts, int ranks, uint64_t wishes);
+
+/// What to choose for; `mappable` is the caller's to say. Where the communicator's forced
+/// `algorithm` does not exist for the call, the choice is free; but not for a barrier, by which
+/// unknown names are refused. Throws InvalidArgument where that of the call itself does not.
 plan::CollectiveRequest requestOf(const CallFacts& facts, int ranks, bool deterministic,
-                                  const std::string& algorithm, const std::vector<int>& hostOf);
+                                  const std::string& algorithm, const CallWishes& wishes,
+                                  const std::vector<int>& hostOf);
 
 }  // namespace tutti::communicator

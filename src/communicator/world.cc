@@ -4,8 +4,11 @@
 
 namespace tutti::communicator {
 
-World::World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared)
-    : control(std::move(plane)), windows(std::make_unique<WindowTable>(*control, shared)) {
+World::World(uint64_t jobNumber, std::shared_ptr<bootstrap::ControlPlane> plane,
+             std::shared_ptr<SharedWindows> shared)
+    : job(jobNumber),
+      control(std::move(plane)),
+      windows(std::make_unique<WindowTable>(*control, shared)) {
   if (shared) return;
   atExit_.emplace(
       [this](const base::Deadline& deadline) {

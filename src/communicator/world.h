@@ -4,6 +4,7 @@
 // networks. Every Membership keeps it alive; the last one that goes leaves the job. control and
 // windows are constant and safe on all threads. `networks_` is protected by `mutex_`.
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@ namespace tutti::communicator {
 
 struct World {
   const base::ProcessGuard guard;
+  const uint64_t job;  ///< the same on all ranks, and hardly for another job
   std::shared_ptr<bootstrap::ControlPlane> control;
   std::unique_ptr<WindowTable> windows;
   /// Made by the first communicator that needs that one, `transport`, by the NIC closest to the
@@ -28,7 +30,8 @@ struct World {
   std::shared_ptr<Network> network(const std::string& transport, const LocalRank& rank,
                                    const Settings& settings);
   /// `shared`: of ranks that share a process, one for all of them; else null.
-  World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared);
+  World(uint64_t jobNumber, std::shared_ptr<bootstrap::ControlPlane> plane,
+        std::shared_ptr<SharedWindows> shared);
   ~World();  ///< leaves the job; a forked child's copy leaves everything as it is
 
  private:

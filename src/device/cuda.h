@@ -14,6 +14,8 @@
 
 #include "src/device/any_stream.h"
 
+struct CUevent_st;  // CUDA's; cudaEvent_t is a pointer to it
+
 namespace tutti::device {
 
 /// Whether there is CUDA, asked of the runtime at the first call. Throws InvalidUsage in a forked
@@ -39,6 +41,8 @@ std::string describe(MemoryPlace place);
 std::unique_ptr<AnyStream> makeCudaStream(int device);
 std::unique_ptr<AnyEvent> makeCudaEvent(int device);
 StreamRef borrowCudaStream(CUstream_st* stream);
+/// Records an event of the program on a CUDA stream, also into a graph.
+void recordCudaEvent(CUevent_st* event, StreamRef stream);
 Memory allocateCuda(int device, size_t bytes);
 Memory allocateCudaPinned(size_t bytes);
 /// Work of a GPU's stream that was captured, to be launched as often as is wanted.

@@ -22,6 +22,7 @@ MemoryPlace placeOf(const void*) { return {}; }
 std::unique_ptr<AnyStream> makeCudaStream(int) { refuse(); }
 std::unique_ptr<AnyEvent> makeCudaEvent(int) { refuse(); }
 StreamRef borrowCudaStream(CUstream_st*) { refuse(); }
+void recordCudaEvent(CUevent_st*, StreamRef) { refuse(); }
 std::unique_ptr<Graph> capture(StreamRef, const std::function<void()>&) { refuse(); }
 void loadKernels(std::span<const Kernel>, int) { refuse(); }
 Memory allocateCuda(int, size_t) { refuse(); }

@@ -44,6 +44,15 @@ struct CallFacts {
 /// A name of up to 16 characters in two words.
 std::array<uint64_t, 2> nameWords(const std::string& name);
 
+/// What a call asks for besides: the same on all ranks.
+struct CallWishes {
+  std::string algorithm = {};  ///< empty: the communicator's
+  bool ifPossible = false;     ///< an algorithm that does not exist for the call is none
+  uint32_t mostBlocks = 0;     ///< of its kernel, where its lanes fit there; 0: all
+  bool isNone() const { return algorithm.empty() && mostBlocks == 0; }
+  bool operator==(const CallWishes&) const = default;
+};
+
 /// One rank's call. Buffers are memory that the executor's device can address, at any address.
 struct CollectiveCall {
   CallFacts facts;
@@ -52,6 +61,7 @@ struct CollectiveCall {
   double scalar = 1.0;             ///< of PreMulSum
   const void* scalarAt = nullptr;  ///< an element of `facts.type` that is read instead, or null
   Reduction reduction = {};        ///< instead of `facts.op`, if given; on the host alone
+  CallWishes wishes = {};
   /// Where blocks differ in size: by rank, the same on all ranks. The plan is `unevenSafe` then.
   std::shared_ptr<const std::vector<plan::Block>> blocks = nullptr;
 

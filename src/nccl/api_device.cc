@@ -1,20 +1,25 @@
-// The host side of NCCL's device API, which the toolkit's <nccl_device.h> declares. There are no
-// device communicators here, and these functions say so; those about teams answer as for ranks
-// that cannot load from each other's device memory.
+// The host side of NCCL's device API. There are no device communicators, no transfers that kernels
+// start over a network (GIN) and none that fabrics count (CFT): these functions say so, and what to
+// use.
+
+#include <algorithm>
+#include <cstring>
+
+#include <tutti-nccl/nccl_device.h>
 
 #include "src/base/check.h"
+#include "src/communicator/inspection.h"
 #include "src/nccl/entry.h"
 #include "src/nccl/handles.h"
 
 extern "C" {
-struct ncclTeam {
-  int nRanks, rank, stride;
-};
 struct ncclDevComm;
 struct ncclDevCommRequirements;
 struct ncclDevResourceRequirements;
 struct ncclLsaBarrierHandle;
 struct ncclGinBarrierHandle;
+struct ncclGinOutboxHandle;
+struct ncclGinInboxA2AHandle;
 struct ncclLLA2AHandle;
 }
 
@@ -22,11 +27,17 @@ using namespace tutti::nccl;
 
 namespace {
 
-ncclResult_t unsupported(const char* function) {
-  return guard(function, []() -> ncclResult_t {
-    tutti::base::fail(tutti::ErrorCode::Unsupported,
-                      "NCCL's device API is not supported by this version of Tutti");
-  });
+constexpr const char* kNoDeviceApi =
+    "there are no device communicators here: call collectives, or ncclPutSignal(), from the host";
+constexpr const char* kNoGin =
+    "kernels do not start transfers over networks here: call ncclPutSignal() from the host";
+constexpr const char* kNoCft =
+    "there are no counted fabric transfers here: ncclGetPeerDevicePointer() gives the address of a "
+    "window of this host";
+
+ncclResult_t unsupported(const char* function, const char* why) {
+  return guard(function,
+               [&]() -> ncclResult_t { tutti::base::fail(tutti::ErrorCode::Unsupported, why); });
 }
 
 /// An empty team for a handle that is none.
@@ -40,61 +51,131 @@ ncclTeam teamOf(const char* function, ncclComm_t handle, const Make& make) {
   return team;
 }
 
+/// What this library says of a communicator. What it does not have stays false and 0.
+ncclCommProperties_t propertiesOf(ncclComm_t handle) {
+  const auto comm = NcclHandles::ofProcess().find(handle);
+  const Comm::Use use(comm);
+  ncclCommProperties_t p{};
+  p.rank = comm->rank();
+  p.nRanks = comm->size();
+  p.cudaDev = p.nvmlDev = comm->facts().device;
+  p.nLsaTeams = comm->size() / std::max(pncclTeamLsa(handle).nRanks, 1);
+  p.hostRmaSupport = true;
+  p.commHash = tutti::communicator::Inspection::identity(use.communicator());
+  return p;
+}
+
 }  // namespace
 
-extern "C" {
+ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* props) {
+  return guard("ncclCommQueryProperties", [&] {
+    TUTTI_REQUIRE(props, "props is null");
+    const size_t size = props->size;
+    if (props->magic != NCCL_API_MAGIC || size < offsetof(ncclCommProperties_t, rank))
+      tutti::base::fail(tutti::ErrorCode::InvalidUsage,
+                        "props must begin with NCCL_COMM_PROPERTIES_INITIALIZER");
+    const unsigned version = props->version;
+    ncclCommProperties_t found = propertiesOf(comm);
+    found.size = size;
+    found.magic = NCCL_API_MAGIC;
+    found.version = version;
+    // Until 2.29.3 what follows multimemSupport had another layout.
+    const size_t known = version <= NCCL_VERSION(2, 29, 3)
+                             ? offsetof(ncclCommProperties_t, multimemSupport) + sizeof(bool)
+                             : sizeof found;
+    std::memset(props, 0, size);
+    std::memcpy(props, &found, std::min(size, known));
+    return ncclSuccess;
+  });
+}
+TUTTI_NCCL_NAME(ncclCommQueryProperties);
 
-ncclResult_t pncclDevCommCreate(ncclComm_t, const ncclDevCommRequirements*, ncclDevComm*) {
-  return unsupported("ncclDevCommCreate");
-}
-ncclResult_t pncclDevCommDestroy(ncclComm_t, const ncclDevComm*) {
-  return unsupported("ncclDevCommDestroy");
-}
-ncclResult_t pncclLsaBarrierCreateRequirement(ncclTeam, int, ncclLsaBarrierHandle*,
-                                              ncclDevResourceRequirements*) {
-  return unsupported("ncclLsaBarrierCreateRequirement");
-}
-ncclResult_t pncclGinBarrierCreateRequirement(ncclComm_t, ncclTeam, int, ncclGinBarrierHandle*,
-                                              ncclDevResourceRequirements*) {
-  return unsupported("ncclGinBarrierCreateRequirement");
-}
-ncclResult_t pncclLLA2ACreateRequirement(int, int, ncclLLA2AHandle*, ncclDevResourceRequirements*) {
-  return unsupported("ncclLLA2ACreateRequirement");
-}
-
-/// Slots of 8 bytes.
-int pncclLLA2ACalcSlots(int maxElts, int maxEltSize) { return maxElts * ((maxEltSize + 7) / 8); }
-
-ncclTeam pncclTeamWorld(ncclComm_t comm) {
+ncclTeam_t pncclTeamWorld(ncclComm_t comm) {
   return teamOf("ncclTeamWorld", comm, [](const Comm& c) {
     return ncclTeam{.nRanks = c.size(), .rank = c.rank(), .stride = 1};
   });
 }
-/// Ranks that can load from and store to each other's device memory: this one.
-ncclTeam pncclTeamLsa(ncclComm_t comm) {
+TUTTI_NCCL_NAME(ncclTeamWorld);
+
+ncclTeam_t pncclTeamLsa(ncclComm_t comm) {
   return teamOf("ncclTeamLsa", comm,
                 [](const Comm&) { return ncclTeam{.nRanks = 1, .rank = 0, .stride = 1}; });
 }
-/// One of each of those.
-ncclTeam pncclTeamRail(ncclComm_t comm) { return pncclTeamWorld(comm); }
+TUTTI_NCCL_NAME(ncclTeamLsa);
+
+ncclTeam_t pncclTeamRail(ncclComm_t comm) { return pncclTeamWorld(comm); }
+TUTTI_NCCL_NAME(ncclTeamRail);
+
+ncclTeam_t pncclTeamCft(ncclComm_t comm, ncclCftTeamMode_t) {
+  return teamOf("ncclTeamCft", comm, [](const Comm&) { return ncclTeam{}; });
+}
+TUTTI_NCCL_NAME(ncclTeamCft);
+
+ncclTeam_t pncclTeamCftMultimem(ncclComm_t comm) {
+  return teamOf("ncclTeamCftMultimem", comm, [](const Comm&) { return ncclTeam{}; });
+}
+TUTTI_NCCL_NAME(ncclTeamCftMultimem);
 
 int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam team, int rank) {
   return pncclTeamWorld(comm).rank + (rank - team.rank) * team.stride;
 }
+TUTTI_NCCL_NAME(ncclTeamRankToWorld);
+
 int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam team, int rank) {
   return pncclTeamLsa(comm).rank + (rank - team.rank) * team.stride;
+}
+TUTTI_NCCL_NAME(ncclTeamRankToLsa);
+
+extern "C" {
+
+/// Slots of 8 bytes.
+int pncclLLA2ACalcSlots(int maxElts, int maxEltSize) { return maxElts * ((maxEltSize + 7) / 8); }
+
+ncclResult_t pncclDevCommCreate(ncclComm_t, const ncclDevCommRequirements*, ncclDevComm*) {
+  return unsupported("ncclDevCommCreate", kNoDeviceApi);
+}
+ncclResult_t pncclDevCommDestroy(ncclComm_t, const ncclDevComm*) {
+  return unsupported("ncclDevCommDestroy", kNoDeviceApi);
+}
+ncclResult_t pncclLsaBarrierCreateRequirement(ncclTeam, int, ncclLsaBarrierHandle*,
+                                              ncclDevResourceRequirements*) {
+  return unsupported("ncclLsaBarrierCreateRequirement", kNoDeviceApi);
+}
+ncclResult_t pncclLLA2ACreateRequirement(int, int, ncclLLA2AHandle*, ncclDevResourceRequirements*) {
+  return unsupported("ncclLLA2ACreateRequirement", kNoDeviceApi);
+}
+ncclResult_t pncclGinBarrierCreateRequirement(ncclComm_t, ncclTeam, int, ncclGinBarrierHandle*,
+                                              ncclDevResourceRequirements*) {
+  return unsupported("ncclGinBarrierCreateRequirement", kNoGin);
+}
+ncclResult_t pncclGinOutboxCreateRequirement(int, int, ncclGinOutboxHandle*,
+                                             ncclDevResourceRequirements*) {
+  return unsupported("ncclGinOutboxCreateRequirement", kNoGin);
+}
+ncclResult_t pncclGinInboxA2ACreateRequirement(ncclTeam, int, int, ncclGinInboxA2AHandle*,
+                                               ncclDevResourceRequirements*) {
+  return unsupported("ncclGinInboxA2ACreateRequirement", kNoGin);
+}
+ncclResult_t pncclGetMultimemDeviceLeInfo(ncclWindow_t, size_t, uint32_t*, size_t*) {
+  return unsupported("ncclGetMultimemDeviceLeInfo", kNoCft);
+}
+ncclResult_t pncclGetCftDeviceLeInfo(ncclWindow_t, size_t, int, ncclTeam, uint32_t*, size_t*) {
+  return unsupported("ncclGetCftDeviceLeInfo", kNoCft);
+}
+ncclResult_t pncclGetPeerDeviceLeInfo(ncclWindow_t, size_t, int, uint32_t*, size_t*) {
+  return unsupported("ncclGetPeerDeviceLeInfo", kNoCft);
 }
 
 }  // extern "C"
 
+TUTTI_NCCL_NAME(ncclLLA2ACalcSlots);
 TUTTI_NCCL_NAME(ncclDevCommCreate);
 TUTTI_NCCL_NAME(ncclDevCommDestroy);
 TUTTI_NCCL_NAME(ncclLsaBarrierCreateRequirement);
-TUTTI_NCCL_NAME(ncclGinBarrierCreateRequirement);
 TUTTI_NCCL_NAME(ncclLLA2ACreateRequirement);
-TUTTI_NCCL_NAME(ncclLLA2ACalcSlots);
-TUTTI_NCCL_NAME(ncclTeamWorld);
-TUTTI_NCCL_NAME(ncclTeamLsa);
-TUTTI_NCCL_NAME(ncclTeamRail);
-TUTTI_NCCL_NAME(ncclTeamRankToWorld);
-TUTTI_NCCL_NAME(ncclTeamRankToLsa);
+TUTTI_NCCL_NAME(ncclGinBarrierCreateRequirement);
+TUTTI_NCCL_NAME(ncclGinOutboxCreateRequirement);
+TUTTI_NCCL_NAME(ncclGinInboxA2ACreateRequirement);
+TUTTI_NCCL_NAME(ncclGetMultimemDeviceLeInfo);
+TUTTI_NCCL_NAME(ncclGetCftDeviceLeInfo);
+TUTTI_NCCL_NAME(ncclGetPeerDeviceLeInfo);

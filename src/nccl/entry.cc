@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "src/nccl/config.h"
 #include "src/nccl/debug_log.h"
 
 namespace tutti::nccl {
@@ -13,7 +14,7 @@ ncclResult_t resultOf(ErrorCode code) {
     case ErrorCode::Mismatch:
     case ErrorCode::Refused:
     case ErrorCode::Unsupported: return ncclInvalidUsage;
-    case ErrorCode::Timeout:
+    case ErrorCode::Timeout: return callersKnowTimeout() ? ncclTimeout : ncclRemoteError;
     case ErrorCode::PeerLost:
     case ErrorCode::Aborted: return ncclRemoteError;
     case ErrorCode::OutOfMemory:

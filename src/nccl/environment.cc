@@ -13,6 +13,7 @@
 
 #include <tutti-nccl/nccl.h>
 
+#include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/nccl/debug_log.h"
 
@@ -29,13 +30,6 @@ std::string variable(const char* name) {
   return text ? text : "";
 }
 
-/// A list, a function's name or an exclusion is for algorithms that this library does not have.
-std::string algorithmOf(const std::string& text) {
-  if (::strcasecmp(text.c_str(), "Ring") == 0) return "ring";
-  if (::strcasecmp(text.c_str(), "Tree") == 0) return "double_tree";
-  return "";
-}
-
 std::optional<int> blocksOf(const std::string& text) {
   int blocks = 0;
   const char* const end = text.data() + text.size();
@@ -49,7 +43,7 @@ Environment read() {
   const std::string blocking = variable("NCCL_COMM_BLOCKING");
   if (blocking == "0" || blocking == "1") e.blocking = blocking == "1";
   e.rendezvousAddress = variable("NCCL_COMM_ID");
-  if (variable("TUTTI_ALGORITHM").empty()) e.algorithm = algorithmOf(variable("NCCL_ALGO"));
+  if (variable("TUTTI_ALGORITHM").empty()) e.algorithm = algorithmNamed(variable("NCCL_ALGO"));
   if (variable("TUTTI_GPU_BLOCKS").empty()) e.maxBlocks = blocksOf(variable("NCCL_MAX_CTAS"));
   if (variable("TUTTI_TRANSPORT").empty() && variable("NCCL_SHM_DISABLE") == "1")
     e.transport = "tcp";
@@ -98,6 +92,23 @@ void report() {
 }
 
 }  // namespace
+
+// A list, a function's name or an exclusion is for algorithms that this library does not have.
+std::string algorithmNamed(const std::string& name) {
+  if (::strcasecmp(name.c_str(), "Ring") == 0) return "ring";
+  if (::strcasecmp(name.c_str(), "Tree") == 0) return "double_tree";
+  return "";
+}
+
+std::vector<std::pair<std::string, std::string>> settings() {
+  auto all = base::envValues();
+  for (const std::string_view name : kHonoured) {
+    const auto isNamed = [&](const auto& known) { return known.first == name; };
+    if (std::ranges::none_of(all, isNamed))
+      all.emplace_back(name, variable(std::string(name).c_str()));
+  }
+  return all;
+}
 
 const Environment& environment() {
   static const auto* const instance = new Environment(read());

@@ -5,6 +5,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tutti::nccl {
 
@@ -26,6 +28,13 @@ struct Environment {
 
 /// Read at the first call.
 const Environment& environment();
+
+/// Tutti's word for an algorithm that NCCL has too, whatever its case; else "".
+std::string algorithmNamed(const std::string& name);
+
+/// All variables that have a meaning here, Tutti's and NCCL's, with their values as text. Those of
+/// Tutti have their defaults where they are not set.
+std::vector<std::pair<std::string, std::string>> settings();
 
 /// Once in a process, when its first communicator is made: the version, and which variables have a
 /// meaning here and which have none.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/device/cuda.h"
 
 namespace tutti::nccl {
 namespace {
@@ -21,9 +22,9 @@ NcclGroup& NcclGroup::ofThread() {
   return instance;
 }
 
-void NcclGroup::add(std::shared_ptr<Comm> comm, PreparedCall call, StreamRef stream) {
+void NcclGroup::add(Call call) {
   requireOneKind(collected_.makings.empty());
-  collected_.calls.push_back({std::move(comm), std::move(call), stream});
+  collected_.calls.push_back(std::move(call));
 }
 
 void NcclGroup::add(Making making) {
@@ -72,7 +73,10 @@ ncclResult_t NcclGroup::make(std::vector<Call> calls) {
   };
   return Comm::make(uses, [&] {
     tutti::Group group;
-    for (Call& call : calls) call.call.start(call.stream ? call.stream : useOf(call).stream());
+    for (Call& call : calls) {
+      if (call.launched) device::recordCudaEvent(call.launched, call.stream);
+      call.call.start(call.stream ? call.stream : useOf(call).stream());
+    }
     group.end();
   });
 }

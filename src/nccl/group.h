@@ -27,18 +27,19 @@ class NcclGroup {
   /// none. As of end(), a call's result that was refused.
   ncclResult_t simulateEnd(std::optional<double>& microseconds);
 
+  struct Call {
+    std::shared_ptr<Comm> comm;
+    PreparedCall call;
+    StreamRef stream;  ///< the program's, of a call on a GPU
+    cudaEvent_t launched = nullptr;
+  };
   /// Of a call inside; throws InvalidUsage for a group of both kinds.
-  void add(std::shared_ptr<Comm> comm, PreparedCall call, StreamRef stream);
+  void add(Call call);
   void add(Making making);
   /// A call inside has failed: so does the outermost end.
   void spoil(ncclResult_t result);
 
  private:
-  struct Call {
-    std::shared_ptr<Comm> comm;
-    PreparedCall call;
-    StreamRef stream;  ///< the program's, of a call on a GPU
-  };
   struct Collected {
     std::vector<Call> calls;
     std::vector<Making> makings;

@@ -14,6 +14,7 @@
 #include "src/communicator/inspection.h"
 #include "src/nccl/debug_log.h"
 #include "src/nccl/device_pointers.h"
+#include "src/nccl/encryption.h"
 #include "src/nccl/entry.h"
 #include "src/nccl/environment.h"
 #include "src/nccl/gpu_calls.h"
@@ -199,6 +200,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                               .stop = making.comm->stopToken()};
   static_assert(sizeof id == sizeof options.id->bytes);
   std::memcpy(options.id->bytes.data(), &id, sizeof id);
+  applyEncryption(options);
   making.seat = {*options.id, rank, size};
   making.make = [options] { return Communicator::create(options); };
   giveHandle(making);

@@ -108,7 +108,7 @@ if(NOT count EQUAL 3)
 endif()
 
 run(${ncclProgram})
-if(NOT output STREQUAL "NCCL 22809: sum 6\n")
+if(NOT output STREQUAL "NCCL 23203: sum 6\n")
   message(FATAL_ERROR "the NCCL program should say that the sum is 6:\n${output}")
 endif()
 

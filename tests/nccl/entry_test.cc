@@ -19,7 +19,7 @@ TEST(Results, AreOfTheKindOfFailure) {
   for (const ErrorCode code :
        {ErrorCode::InvalidUsage, ErrorCode::Mismatch, ErrorCode::Refused, ErrorCode::Unsupported})
     EXPECT_EQ(resultOf(code), ncclInvalidUsage) << toString(code);
-  for (const ErrorCode code : {ErrorCode::Timeout, ErrorCode::PeerLost, ErrorCode::Aborted})
+  for (const ErrorCode code : {ErrorCode::PeerLost, ErrorCode::Aborted})
     EXPECT_EQ(resultOf(code), ncclRemoteError) << toString(code);
   for (const ErrorCode code : {ErrorCode::OutOfMemory, ErrorCode::System})
     EXPECT_EQ(resultOf(code), ncclSystemError) << toString(code);

@@ -11,6 +11,6 @@ int main(int argc, char** argv) {
     fprintf(stderr, "%s\n", dlerror());
     return 1;
   }
-  const Case* const files[] = {gpu_cases, gpu_life_cases};
-  return run_cases(files, 2, argc > 1 ? argv[1] : "");
+  const Case* const files[] = {gpu_cases, gpu_life_cases, gpu_today_cases};
+  return run_cases(files, 3, argc > 1 ? argv[1] : "");
 }

@@ -100,6 +100,6 @@ typedef struct {
  * says how each has ended. The program's exit status. */
 int run_cases(const Case* const* files, size_t count, const char* prefix);
 extern const Case library_cases[], life_cases[], collective_cases[], group_cases[], failure_cases[],
-    gpu_cases[], gpu_life_cases[];
+    today_cases[], gpu_cases[], gpu_life_cases[], gpu_today_cases[];
 
 #endif

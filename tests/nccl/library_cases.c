@@ -7,8 +7,8 @@
 static void versions(void) {
   int version = 0;
   OK(ncclGetVersion(&version));
-  CHECK_EQ(version, 22809);
-  CHECK_EQ(version, NCCL_VERSION_CODE);
+  CHECK_EQ(version, 23203);
+  CHECK(version >= NCCL_VERSION_CODE);
   OK(pncclGetVersion(&version));
   FAILS(ncclGetVersion(NULL), ncclInvalidArgument, "ncclGetVersion: version is null");
 }
@@ -23,10 +23,11 @@ static void error_strings(void) {
       "invalid usage (run with NCCL_DEBUG=WARN for details)",
       "remote process exited or there was a network error",
       "NCCL operation in progress",
+      "timeout",
   };
   for (int i = 0; i < ncclNumResults; ++i)
     CHECK(strcmp(ncclGetErrorString((ncclResult_t)i), expected[i]) == 0);
-  CHECK(strcmp(ncclGetErrorString(ncclNumResults), "unknown result code") == 0);
+  CHECK(strcmp(ncclGetErrorString((ncclResult_t)9), "unknown result code") == 0);
   CHECK(strcmp(ncclGetErrorString((ncclResult_t)-1), "unknown result code") == 0);
   CHECK(strcmp(ncclGetLastError(NULL), "") == 0);
 }
@@ -173,7 +174,7 @@ static void configs_of_other_versions(void) {
     int later[8];
   } newer = {NCCL_CONFIG_INITIALIZER, {-5, -5, -5, -5, -5, -5, -5, -5}};
   newer.known.size = sizeof newer;
-  newer.known.version = 23102;
+  newer.known.version = 29901;
   OK(init_with(&newer.known));
 }
 
@@ -230,7 +231,7 @@ static void debug_lines(void) {
   host[strcspn(host, ".")] = '\0';
   snprintf(path, sizeof path, "%s/%s.%d.%%", folder, host, (int)getpid());
   const char* text = read_file(path);
-  CHECK(strstr(text, "NCCL version 2.28.9+tutti"));
+  CHECK(strstr(text, "NCCL version 2.32.3+tutti"));
   snprintf(words, sizeof words, "%s:%d:%d [0] NCCL INFO ncclCommInitAll comm 0x", host,
            (int)getpid(), (int)getpid());
   CHECK(strstr(text, words));

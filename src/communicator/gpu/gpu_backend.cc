@@ -78,7 +78,7 @@ GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const executor::Ex
 GpuWork GpuBackend::prepare(std::shared_ptr<GpuBackend> self, const executor::CollectiveCall& call,
                             const CallPlacement& placement, StreamRef stream) {
   requirePossible(placement, &call.reduction);
-  const GpuChoice& choice = choices_.choose(call.facts, *rank_);
+  const GpuChoice& choice = choices_.choose(call.facts, call.wishes, *rank_);
   executor::CollectiveCall chosen = call;
   chosen.facts.algorithm = choice.spec.algorithm;
   chosen.facts.planHash = choice.hash ^ kOnGpu;

@@ -42,10 +42,12 @@ uint32_t slicesFor(const plan::PlanSpec& spec, uint64_t bytes, const GpuFacts& g
 
 }  // namespace
 
-const GpuChoice& GpuChoices::choose(const CallFacts& facts, GpuRank& rank) {
-  const GpuFacts& gpu = rank.facts();
+const GpuChoice& GpuChoices::choose(const CallFacts& facts, const CallWishes& wishes,
+                                    GpuRank& rank) {
+  GpuFacts gpu = rank.facts();
+  if (wishes.mostBlocks > 0) gpu.blocks = std::min(gpu.blocks, wishes.mostBlocks);
   const int size = who_.size();
-  const uint64_t key = choiceKey(facts, size);
+  const uint64_t key = choiceKey(facts, size, wishNumbers_.numberOf(wishes));
   if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
   const std::vector<int>& hostOf = links_.topology().hostOf;
   const topology::Topology joined{.ranks = size,
@@ -54,7 +56,7 @@ const GpuChoice& GpuChoices::choose(const CallFacts& facts, GpuRank& rank) {
                                   .slotBytes = gpu.slotBytes,
                                   .channels = gpu.channels};
   plan::CollectiveRequest request =
-      requestOf(facts, size, settings_.deterministic, settings_.algorithm, hostOf);
+      requestOf(facts, size, settings_.deterministic, settings_.algorithm, wishes, hostOf);
   const uint64_t bytes = request.blockBytes();
   request.mappable = gpu.canMap && bytes >= kLeastMappedBytes;
   const collectives::Choice choice = collectives::choose(request, joined, gpuTuning());

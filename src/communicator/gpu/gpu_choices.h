@@ -11,6 +11,7 @@
 #include "src/communicator/gpu/gpu_rank.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
+#include "src/communicator/request.h"
 #include "src/communicator/settings.h"
 #include "src/plan/plan.h"
 
@@ -24,8 +25,6 @@ struct GpuChoice {
   uint32_t slices = 1;
 };
 
-using executor::CallFacts;
-
 class GpuChoices {
  public:
   using Plans =
@@ -35,7 +34,7 @@ class GpuChoices {
       : who_(who), settings_(settings), links_(links) {}
 
   /// Stays where it is.
-  const GpuChoice& choose(const CallFacts& facts, GpuRank& rank);
+  const GpuChoice& choose(const CallFacts& facts, const CallWishes& wishes, GpuRank& rank);
   /// When nothing is chosen any more.
   Plans takePlans() { return std::move(plans_); }
 
@@ -44,6 +43,7 @@ class GpuChoices {
   const Settings& settings_;
   const RankLinks& links_;
   Plans plans_;
+  WishNumbers wishNumbers_;
   std::unordered_map<uint64_t, GpuChoice> choices_;
 };
 

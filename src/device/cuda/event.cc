@@ -75,6 +75,14 @@ class CudaEvent final : public AnyEvent {
 
 }  // namespace
 
+void recordCudaEvent(CUevent_st* event, StreamRef stream) {
+  const OnDevice here(stream.device().index);
+  // Streams outside of the graph may wait for it.
+  TUTTI_CUDA(cudaEventRecordWithFlags(
+      event, stream.cuda(),
+      isCapturing(stream.cuda()) ? cudaEventRecordExternal : cudaEventRecordDefault));
+}
+
 std::unique_ptr<AnyEvent> makeCudaEvent(int device) { return std::make_unique<CudaEvent>(device); }
 
 }  // namespace tutti::device

@@ -72,7 +72,10 @@ Arguments layOut(std::span<const KernelExecutor::Part> parts, const KernelOption
                 .rank = {}};
   uint32_t blocks = 0, links = 0, programBytes = 0;
   for (const KernelExecutor::Part& part : parts) {
-    all.lanesPerBlock = std::max(all.lanesPerBlock, ceilDivide(part.lanes, options.blocks));
+    const uint32_t most =
+        part.mostBlocks == 0 ? options.blocks : std::min(part.mostBlocks, options.blocks);
+    all.lanesPerBlock =
+        std::max(all.lanesPerBlock, std::min(ceilDivide(part.lanes, most), kMostLanesPerBlock));
     all.mostPorts = std::max(all.mostPorts, part.mostPorts);
     if (part.arguments.blocks != nullptr) blocks = part.arguments.ranks;
     if (part.programBytes > 0) links = std::max(links, part.arguments.linksPerSlice);
@@ -273,7 +276,8 @@ KernelExecutor::Part KernelExecutor::partOf(const KernelLaunch& launch) {
           plan.lanes_ * launch.slices,
           plan.mostPorts_,
           std::max(static_cast<uint32_t>(plan.image_->bytes.size()), oneShot),
-          std::move(table)};
+          std::move(table),
+          call.wishes.mostBlocks};
 }
 
 void KernelExecutor::launchCalls(std::span<const KernelLaunch> ranks, cudaStream_t stream) {

@@ -28,6 +28,7 @@ struct KernelExecutor::Part {
   uint32_t mostPorts;     ///< of a step
   uint32_t programBytes;  ///< of shared memory that a lane would use; 0: sends and receives
   LaunchTables::Table table;
+  uint32_t mostBlocks = 0;  ///< that the call may have; 0: all
 };
 
 /// Those of calls whose messages tell this one: in each number of slices another.

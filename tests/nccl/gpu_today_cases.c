@@ -1,0 +1,99 @@
+/* What NCCL has from 2.29 on, on GPUs. */
+
+#include "gpu.h"
+
+static void configured_calls_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  cudaEvent_t launched;
+  CUDA(cudaEventCreateWithFlags(&launched, cudaEventDisableTiming));
+  static const int policies[] = {NCCL_CONFIG_UNDEF_INT, NCCL_CTA_POLICY_DEFAULT,
+                                 NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO};
+  static const int blocks[] = {NCCL_CONFIG_UNDEF_INT, 1, 2, 1000};
+  static const char* const algorithms[] = {NULL, "ring", "tree", ""};
+  put(&g, ncclFloat32, kCount);
+  for (int i = 0; i < 4; ++i) {
+    ncclCollConfig_t c = NCCL_COLLCONFIG_INITIALIZER;
+    c.CTAPolicy = policies[i];
+    c.maxCTAs = blocks[i];
+    c.algSelection = algorithms[i];
+    c.launchCompletionEvent = i % 2 ? launched : NULL;
+    c.userProfilerTag = (uint64_t)i;
+    OK(ncclAllReduceConfig(g.in, cleared(&g), kCount, ncclFloat32, ncclSum, g.comm, g.stream, &c));
+    check_reduced(&g, g.out, ncclFloat32, ncclSum, 0, kCount);
+    c.forceAlgSelection = 0;
+    OK(ncclGroupStart());
+    OK(ncclAllGatherConfig(g.in, cleared(&g), kCount, ncclFloat32, g.comm, g.stream, &c));
+    OK(ncclGroupEnd());
+    for (int from = 0; from < g.size; ++from)
+      check_block(&g, ncclFloat32, (size_t)from, from, 0, kCount);
+  }
+  CUDA(cudaEventSynchronize(launched));
+  CUDA(cudaEventDestroy(launched));
+  end_gpu(&g);
+}
+static void configured_calls(void) { run_threads(2, configured_calls_of_rank); }
+
+static void wait_for_release(void* flag) {
+  while (atomic_load((atomic_int*)flag) == 0) nap(1);
+}
+
+/* The event is there when what was on the stream has ended, and before the other rank has come. */
+static void launch_event_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  put(&g, ncclFloat32, kCount);
+  CUDA(cudaStreamSynchronize(g.stream));
+  if (rank->rank == 0) {
+    atomic_int release = 0;
+    cudaEvent_t launched;
+    CUDA(cudaEventCreateWithFlags(&launched, cudaEventDisableTiming));
+    ncclCollConfig_t c = NCCL_COLLCONFIG_INITIALIZER;
+    c.launchCompletionEvent = launched;
+    CUDA(cudaLaunchHostFunc(g.stream, wait_for_release, &release));
+    OK(ncclAllReduceConfig(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream, &c));
+    CHECK_EQ(cudaEventQuery(launched), cudaErrorNotReady);
+    atomic_store(&release, 1);
+    CUDA(cudaEventSynchronize(launched));
+    CHECK_EQ(cudaStreamQuery(g.stream), cudaErrorNotReady);
+    raise_flag(rank->shared, 0);
+    CUDA(cudaStreamSynchronize(g.stream));
+    CUDA(cudaEventDestroy(launched));
+  } else {
+    await_flag(rank->shared, 0, 1);
+    OK(ncclAllReduceConfig(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream, NULL));
+  }
+  check_reduced(&g, g.out, ncclFloat32, ncclSum, 0, kCount);
+  end_gpu(&g);
+}
+static void launch_event(void) { run_threads(2, launch_event_of_rank); }
+
+/* In a graph it is recorded by each replay, for streams outside of it. */
+static void launch_event_in_a_graph_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  put(&g, ncclFloat32, kCount);
+  cudaEvent_t launched;
+  CUDA(cudaEventCreateWithFlags(&launched, cudaEventDisableTiming));
+  ncclCollConfig_t c = NCCL_COLLCONFIG_INITIALIZER;
+  c.launchCompletionEvent = launched;
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  CUDA(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeThreadLocal));
+  OK(ncclAllReduceConfig(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream, &c));
+  CUDA(cudaStreamEndCapture(g.stream, &graph));
+  CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  for (int turn = 0; turn < 2; ++turn) {
+    cleared(&g);
+    CUDA(cudaGraphLaunch(exec, g.stream));
+    CUDA(cudaEventSynchronize(launched));
+    check_reduced(&g, g.out, ncclFloat32, ncclSum, 0, kCount);
+  }
+  CUDA(cudaGraphExecDestroy(exec));
+  CUDA(cudaGraphDestroy(graph));
+  CUDA(cudaEventDestroy(launched));
+  end_gpu(&g);
+}
+static void launch_event_in_a_graph(void) { run_threads(2, launch_event_in_a_graph_of_rank); }
+
+const Case gpu_today_cases[] = {{"gpu_today/configured_calls", configured_calls},
+                                {"gpu_today/launch_event", launch_event},
+                                {"gpu_today/launch_event_in_a_graph", launch_event_in_a_graph},
+                                {NULL, NULL}};

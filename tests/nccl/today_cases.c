@@ -1,0 +1,420 @@
+/* What NCCL has from 2.29 on: settings of calls, properties, settings of the process, encryption,
+ * results of calls that take too long. With an older header there is nothing to test. */
+
+#include "harness.h"
+
+#if NCCL_VERSION_CODE >= 23203
+#include <limits.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <nccl_device.h>
+
+static void params(void) {
+  setenv("TUTTI_TIMEOUT_MS", "70000", 1);
+  setenv("TUTTI_LOG", "warning", 1);
+  ncclParamHandle_t timeout = NULL, log_level = NULL, debug = NULL;
+  OK(ncclParamBind(&timeout, "TUTTI_TIMEOUT_MS"));
+  OK(pncclParamBind(&log_level, "TUTTI_LOG"));
+  OK(ncclParamBind(&debug, "NCCL_DEBUG"));
+  int8_t i8 = 0;
+  int16_t i16 = 0;
+  int32_t i32 = 0;
+  int64_t i64 = 0;
+  uint8_t u8 = 0;
+  uint16_t u16 = 0;
+  uint32_t u32 = 0;
+  uint64_t u64 = 0;
+  FAILS(ncclParamGetI8(timeout, &i8), ncclInvalidArgument, "not a whole number of 8 bits");
+  FAILS(ncclParamGetI16(timeout, &i16), ncclInvalidArgument, "TUTTI_TIMEOUT_MS is \"70000\"");
+  OK(ncclParamGetI32(timeout, &i32));
+  OK(ncclParamGetI64(timeout, &i64));
+  FAILS(ncclParamGetU8(timeout, &u8), ncclInvalidArgument, "8 bits");
+  FAILS(ncclParamGetU16(timeout, &u16), ncclInvalidArgument, "16 bits");
+  OK(ncclParamGetU32(timeout, &u32));
+  OK(ncclParamGetU64(timeout, &u64));
+  CHECK(i32 == 70000 && i64 == 70000 && u32 == 70000 && u64 == 70000);
+  FAILS(ncclParamGetI32(log_level, &i32), ncclInvalidArgument, "\"warning\"");
+
+  const char* text = NULL;
+  OK(ncclParamGetStr(log_level, &text));
+  CHECK(strcmp(text, "warning") == 0);
+  OK(ncclParamGetStr(debug, &text));
+  CHECK(strcmp(text, "") == 0);
+  char bytes[8] = "xxxxxxx";
+  int length = 0;
+  OK(ncclParamGet(log_level, bytes, 7, &length));
+  CHECK(length == 7 && memcmp(bytes, "warning", 7) == 0);
+  FAILS(ncclParamGet(log_level, bytes, 6, &length), ncclInvalidArgument, "maxLen is 6");
+  FAILS(ncclParamGet(log_level, bytes, -1, &length), ncclInvalidArgument, "maxLen is -1");
+  OK(ncclParamGetParameter("TUTTI_TIMEOUT_MS", &text, &length));
+  CHECK(strcmp(text, "70000") == 0 && length == 5);
+  /* A default. */
+  OK(ncclParamGetParameter("TUTTI_RECONNECT_MS", &text, &length));
+  CHECK(strcmp(text, "2000") == 0);
+
+  const char** names = NULL;
+  int count = 0;
+  OK(ncclParamGetAllParameterKeys(&names, &count));
+  int found = 0;
+  for (int i = 0; i < count; ++i) {
+    OK(ncclParamGetParameter(names[i], &text, &length));
+    found += strcmp(names[i], "NCCL_DEBUG") == 0 || strcmp(names[i], "TUTTI_ALGORITHM") == 0;
+    for (int other = 0; other < i; ++other) CHECK(strcmp(names[i], names[other]) != 0);
+  }
+  CHECK_EQ(found, 2);
+  CHECK(count > 20);
+
+  FAILS(ncclParamBind(&timeout, "NCCL_NOTHING"), ncclInvalidArgument, "no setting NCCL_NOTHING");
+  FAILS(ncclParamBind(&timeout, NULL), ncclInvalidArgument, "key is null");
+  FAILS(ncclParamBind(NULL, "NCCL_DEBUG"), ncclInvalidArgument, "out is null");
+  FAILS(ncclParamGetStr((ncclParamHandle_t)&count, &text), ncclInvalidArgument, "no handle");
+  FAILS(ncclParamGetStr(NULL, &text), ncclInvalidArgument, "no handle");
+}
+
+static void params_in_the_log(void) {
+  char path[] = "/tmp/tutti-nccl-XXXXXX", text[65536] = "";
+  const int file = mkstemp(path);
+  CHECK(file >= 0);
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_FILE", path, 1);
+  setenv("TUTTI_TIMEOUT_MS", "70001", 1);
+  ncclParamDumpAll();
+  CHECK(read(file, text, sizeof text - 1) > 0);
+  HAS(text, "NCCL INFO TUTTI_TIMEOUT_MS=70001\n");
+  HAS(text, "NCCL INFO NCCL_DEBUG=INFO\n");
+  unlink(path);
+}
+
+static void properties(void) {
+  ncclComm_t comms[3], others[2], children[3];
+  OK(ncclCommInitAll(comms, 3, NULL));
+  OK(ncclCommInitAll(others, 2, NULL));
+  uint64_t hash = 0;
+  for (int r = 0; r < 3; ++r) {
+    ncclCommProperties_t p = NCCL_COMM_PROPERTIES_INITIALIZER;
+    OK(ncclCommQueryProperties(comms[r], &p));
+    CHECK_EQ(p.size, sizeof p);
+    CHECK_EQ(p.version, NCCL_VERSION_CODE);
+    CHECK(p.rank == r && p.nRanks == 3 && p.cudaDev == r && p.hostRmaSupport);
+    CHECK(!p.deviceApiSupport && !p.multimemSupport && p.ginType == NCCL_GIN_TYPE_NONE);
+    CHECK_EQ(p.nLsaTeams * ncclTeamLsa(comms[r]).nRanks, 3);
+    for (int i = 0; i < 64; ++i) CHECK(!p.ginSupport[i]);
+    CHECK(p.commHash != 0 && (r == 0 || p.commHash == hash));
+    hash = p.commHash;
+  }
+  ncclCommProperties_t p = NCCL_COMM_PROPERTIES_INITIALIZER;
+  OK(ncclCommQueryProperties(others[0], &p));
+  CHECK(p.commHash != hash);
+  OK(ncclGroupStart());
+  for (int r = 0; r < 3; ++r) OK(ncclCommSplit(comms[r], r == 0 ? 0 : -1, 0, &children[r], NULL));
+  OK(ncclGroupEnd());
+  OK(ncclCommQueryProperties(children[0], &p));
+  CHECK(p.commHash != hash && p.nRanks == 1);
+  OK(ncclCommDestroy(children[0]));
+
+  /* As much as the caller's version has. */
+  struct {
+    ncclCommProperties_t known;
+    char later[16];
+  } newer = {NCCL_COMM_PROPERTIES_INITIALIZER, "later"};
+  newer.known.size = sizeof newer;
+  OK(ncclCommQueryProperties(comms[1], &newer.known));
+  CHECK(newer.known.commHash == hash && newer.later[0] == 0);
+  memset(&p, 0x55, sizeof p);
+  p.size = offsetof(ncclCommProperties_t, commHash);
+  p.magic = NCCL_API_MAGIC;
+  p.version = 22907;
+  OK(ncclCommQueryProperties(comms[2], &p));
+  CHECK(p.rank == 2 && p.hostRmaSupport && p.commHash == 0x5555555555555555);
+  memset(&p, 0x55, sizeof p);
+  p.size = 40; /* 2.29.3: ginType was a byte there */
+  p.magic = NCCL_API_MAGIC;
+  p.version = 22903;
+  OK(ncclCommQueryProperties(comms[2], &p));
+  CHECK(p.rank == 2 && !p.multimemSupport && (int)p.ginType == 0);
+  CHECK(*((unsigned char*)&p + 40) == 0x55);
+
+  p.magic = 1;
+  FAILS(ncclCommQueryProperties(comms[0], &p), ncclInvalidUsage,
+        "NCCL_COMM_PROPERTIES_INITIALIZER");
+  p.magic = NCCL_API_MAGIC;
+  p.size = 8;
+  FAILS(ncclCommQueryProperties(comms[0], &p), ncclInvalidUsage,
+        "NCCL_COMM_PROPERTIES_INITIALIZER");
+  FAILS(ncclCommQueryProperties(comms[0], NULL), ncclInvalidArgument, "props is null");
+  for (int r = 0; r < 3; ++r) OK(ncclCommDestroy(comms[r]));
+  for (int r = 0; r < 2; ++r) OK(ncclCommDestroy(others[r]));
+}
+
+/* Every collective with settings of its own, on host memory. */
+static void configured_calls_of_rank(const Rank* rank) {
+  ncclComm_t comm = join(rank);
+  ncclCollConfig_t c = NCCL_COLLCONFIG_INITIALIZER;
+  c.maxCTAs = 3;
+  c.CTAPolicy = NCCL_CTA_POLICY_EFFICIENCY;
+  c.userProfilerTag = 7;
+  enum { kSize = 3 };
+  const ncclCollConfig_t* const configs[] = {NULL, &c};
+  for (int i = 0; i < 2; ++i) {
+    const ncclCollConfig_t* const with = configs[i];
+    const float one = (float)(rank->rank + 1);
+    const float power = rank->rank == 0 ? 1 : rank->rank == 1 ? 10 : 100;
+    float in[kSize] = {one, 10 * one, 100 * one}, out[kSize] = {0};
+    OK(ncclAllReduceConfig(in, out, kSize, ncclFloat, ncclSum, comm, NULL, with));
+    CHECK(out[0] == 6 && out[1] == 60 && out[2] == 600);
+    OK(ncclReduceConfig(in, out, kSize, ncclFloat, ncclMax, 1, comm, NULL, with));
+    CHECK(rank->rank != 1 || (out[0] == 3 && out[2] == 300));
+    OK(ncclBroadcastConfig(in, out, kSize, ncclFloat, 2, comm, NULL, with));
+    CHECK(out[0] == 3 && out[1] == 30 && out[2] == 300);
+    OK(ncclAllGatherConfig(in, out, 1, ncclFloat, comm, NULL, with));
+    CHECK(out[0] == 1 && out[1] == 2 && out[2] == 3);
+    OK(ncclReduceScatterConfig(in, out, 1, ncclFloat, ncclSum, comm, NULL, with));
+    CHECK(out[0] == 6 * power);
+    OK(ncclAlltoAllConfig(in, out, 1, ncclFloat, comm, NULL, with));
+    CHECK(out[1] == 2 * power);
+    OK(ncclGatherConfig(in, out, 1, ncclFloat, 0, comm, NULL, with));
+    CHECK(rank->rank != 0 || (out[0] == 1 && out[1] == 2 && out[2] == 3));
+    OK(ncclScatterConfig(in, out, 1, ncclFloat, 0, comm, NULL, with));
+    CHECK(out[0] == power);
+  }
+  OK(ncclCommDestroy(comm));
+}
+static void configured_calls(void) { run_processes(3, configured_calls_of_rank, -1); }
+
+/* Which algorithm a call gets is said at debug level. */
+static void algorithms_of_rank(const Rank* rank) {
+  ncclComm_t comm = join(rank);
+  ncclCollConfig_t c = NCCL_COLLCONFIG_INITIALIZER;
+  float x[64] = {1};
+  c.algSelection = "RING";
+  OK(ncclAllReduceConfig(x, x, 64, ncclFloat, ncclSum, comm, NULL, &c));
+  c.algSelection = "Tree";
+  OK(ncclAllReduceConfig(x, x, 64, ncclFloat, ncclSum, comm, NULL, &c));
+  OK(ncclGroupStart());
+  OK(ncclAllReduceConfig(x, x, 64, ncclFloat, ncclSum, comm, NULL, &c));
+  OK(ncclGroupEnd());
+  FAILS(ncclAlltoAllConfig(x, x, 16, ncclFloat, comm, NULL, &c), ncclInvalidArgument,
+        "double_tree does not exist for alltoall on 2 ranks");
+  c.forceAlgSelection = 0;
+  OK(ncclAlltoAllConfig(x, x, 16, ncclFloat, comm, NULL, &c));
+  c.forceAlgSelection = 1;
+  c.algSelection = "NVLS";
+  FAILS(ncclAllReduceConfig(x, x, 64, ncclFloat, ncclSum, comm, NULL, &c), ncclInvalidArgument,
+        "algSelection is NVLS: there are ring and tree");
+  c.algSelection = "";
+  OK(ncclAllReduceConfig(x, x, 64, ncclFloat, ncclSum, comm, NULL, &c));
+  OK(ncclCommDestroy(comm));
+}
+static void algorithms(void) {
+  char path[] = "/tmp/tutti-nccl-XXXXXX", text[65536] = "";
+  const int file = mkstemp(path), errors = dup(STDERR_FILENO);
+  CHECK(file >= 0 && errors >= 0);
+  setenv("TUTTI_LOG", "debug", 1);
+  CHECK(dup2(file, STDERR_FILENO) >= 0);
+  run_processes(2, algorithms_of_rank, -1);
+  CHECK(dup2(errors, STDERR_FILENO) >= 0);
+  CHECK(pread(file, text, sizeof text - 1, 0) > 0);
+  unlink(path);
+  HAS(text, ": ring, as asked");
+  HAS(text, ": double_tree, as asked");
+}
+
+/* Ranks that ask for different algorithms hear of each other. */
+static void other_algorithms_of_rank(const Rank* rank) {
+  ncclComm_t comm = join(rank);
+  ncclCollConfig_t c = NCCL_COLLCONFIG_INITIALIZER;
+  c.algSelection = rank->rank == 0 ? "ring" : "tree";
+  float x[64] = {1};
+  FAILS(ncclAllReduceConfig(x, x, 64, ncclFloat, ncclSum, comm, NULL, &c), ncclInvalidUsage,
+        "ranks disagree");
+  OK(ncclCommAbort(comm));
+}
+static void other_algorithms(void) { run_processes(2, other_algorithms_of_rank, -1); }
+
+static void bad_configs_of_calls(void) {
+  ncclComm_t comm = NULL;
+  OK(ncclCommInitAll(&comm, 1, NULL));
+  const ncclCollConfig_t fresh = NCCL_COLLCONFIG_INITIALIZER;
+  ncclCollConfig_t c = fresh;
+  float x = 1;
+#define REFUSED(field, value, words)                                                               \
+  do {                                                                                             \
+    c = fresh;                                                                                     \
+    c.field = value;                                                                               \
+    FAILS(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, comm, NULL, &c), ncclInvalidArgument, \
+          words);                                                                                  \
+  } while (0)
+  REFUSED(magic, 1, "NCCL_COLLCONFIG_INITIALIZER");
+  REFUSED(size, 8, "size 8");
+  REFUSED(minCTAs, 0, "minCTAs is 0");
+  REFUSED(maxCTAs, -1, "maxCTAs is -1");
+  REFUSED(nvlsCTAs, 0, "nvlsCTAs is 0");
+  REFUSED(cgaClusterSize, -1, "cgaClusterSize is -1");
+  REFUSED(forceAlgSelection, 2, "forceAlgSelection is 2");
+  REFUSED(CTAPolicy, 4, "CTAPolicy is 4");
+  REFUSED(maxCTAs, 100000, "gpuBlocks is 100000");
+  REFUSED(launchCompletionEvent, (cudaEvent_t)8, "launchCompletionEvent, which a call on host");
+#undef REFUSED
+  c = fresh;
+  c.version = 23102; /* before launchCompletionEvent */
+  c.size = offsetof(ncclCollConfig_t, launchCompletionEvent);
+  c.launchCompletionEvent = (cudaEvent_t)8;
+  OK(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, comm, NULL, &c));
+  /* Another library's options change nothing. */
+  ncclConfigExt_t other = {NULL, {77, 1}, {.i = 5}};
+  c = fresh;
+  c.ext = &other;
+  OK(ncclAllReduceConfig(&x, &x, 1, ncclFloat, ncclSum, comm, NULL, &c));
+  OK(ncclCommDestroy(comm));
+}
+
+/* Fields of ncclConfig_t that 2.29 and later have. */
+static ncclResult_t make_with(const ncclConfig_t* given) {
+  ncclConfig_t config = *given;
+  ncclUniqueId id;
+  OK(ncclGetUniqueId(&id));
+  ncclComm_t comm = NULL;
+  const ncclResult_t result = ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+  if (result == ncclSuccess) OK(ncclCommDestroy(comm));
+  return result;
+}
+static void configs_of_today(void) {
+  const ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
+  ncclConfig_t c = fresh;
+#define SETTING(field, good, bad)                                  \
+  do {                                                             \
+    c = fresh;                                                     \
+    c.field = good;                                                \
+    OK(make_with(&c));                                             \
+    c.field = bad;                                                 \
+    FAILS(make_with(&c), ncclInvalidArgument, #field " is " #bad); \
+  } while (0)
+  SETTING(graphUsageMode, 2, 3);
+  SETTING(numRmaCtx, 4, -1);
+  SETTING(maxP2pPeers, 1, 0);
+  SETTING(graphStreamOrdering, 0, 2);
+  SETTING(launchOrderImplicit, 1, 2);
+  SETTING(numRmaSig, 0, -1);
+  SETTING(rmaEagerInit, 1, 2);
+  SETTING(hostCftMode, ncclHostCftFallback, 4);
+  SETTING(nvlsHostMode, INT_MAX, 4);
+#undef SETTING
+  /* Each from its version on; before, anything may lie there. */
+  c = fresh;
+  c.version = 23102;
+  c.nvlsHostMode = 77;
+  OK(make_with(&c));
+  c.version = 23007; /* 96 bytes, as 2.30.3 */
+  c.size = 96;
+  c.launchOrderImplicit = c.numRmaSig = c.rmaEagerInit = c.hostCftMode = 77;
+  OK(make_with(&c));
+  c.graphStreamOrdering = 77;
+  FAILS(make_with(&c), ncclInvalidArgument, "graphStreamOrdering is 77");
+  c.version = 23003;
+  OK(make_with(&c));
+  c.version = 22907;
+  c.maxP2pPeers = -77;
+  OK(make_with(&c));
+  c.version = 22809;
+  c.graphUsageMode = c.numRmaCtx = -77;
+  OK(make_with(&c));
+}
+
+/* A call that is too late is ncclTimeout for programs that know it. */
+static void late_of_rank(const Rank* rank) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  if (rank->shared->flags[5] != 0) config.version = 22809;
+  ncclComm_t comm = NULL;
+  OK(ncclCommInitRankConfig(&comm, rank->size, rank->id, rank->rank, &config));
+  float x = 1;
+  if (rank->rank == 0) {
+    FAILS(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL),
+          rank->shared->flags[5] != 0 ? ncclRemoteError : ncclTimeout, "within 300 ms");
+    ncclResult_t state = ncclSuccess;
+    OK(ncclCommGetAsyncError(comm, &state));
+    CHECK_EQ(state, rank->shared->flags[5] != 0 ? ncclRemoteError : ncclTimeout);
+  }
+  raise_flag(rank->shared, 0);
+  await_flag(rank->shared, 0, 2);
+  OK(ncclCommAbort(comm));
+}
+static void late(void) {
+  setenv("TUTTI_TIMEOUT_MS", "300", 1);
+  CHECK(strcmp(ncclGetErrorString(ncclTimeout), "timeout") == 0);
+  run_processes(2, late_of_rank, -1);
+}
+static void late_old_of_rank(const Rank* rank) {
+  rank->shared->flags[5] = 1;
+  late_of_rank(rank);
+}
+static void late_old(void) {
+  setenv("TUTTI_TIMEOUT_MS", "300", 1);
+  run_processes(2, late_old_of_rank, -1);
+}
+
+/* Sealed connections are of transport tcp, which ranks of one host take where they are told to. */
+static void encrypted_of_rank(const Rank* rank) {
+  ncclEncryptionConfig_t e = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
+  e.mode = NCCL_ENCRYPTION_MODE_PSK;
+  e.psk = "a secret of all";
+  OK(ncclSetEncryption(&e));
+  ncclComm_t comm = join(rank);
+  float x = 1;
+  OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL));
+  CHECK_EQ(x, rank->size);
+  OK(ncclCommDestroy(comm));
+  e.mode = NCCL_ENCRYPTION_MODE_NONE;
+  OK(ncclSetEncryption(&e));
+}
+static void encrypted(void) {
+  setenv("TUTTI_TRANSPORT", "tcp", 1);
+  run_processes(2, encrypted_of_rank, -1);
+}
+
+/* Ranks with different secrets, or with and without, hear of it. */
+static void other_secret_of_rank(const Rank* rank) {
+  ncclEncryptionConfig_t e = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
+  e.mode = NCCL_ENCRYPTION_MODE_PSK;
+  e.psk = rank->rank == 0 ? "one" : "another";
+  OK(ncclSetEncryption(&e));
+  ncclComm_t comm = NULL;
+  const ncclResult_t result = ncclCommInitRank(&comm, rank->size, rank->id, rank->rank);
+  CHECK(result == ncclInvalidUsage || result == ncclRemoteError);
+  HAS(ncclGetLastError(NULL), "pre-shared key");
+}
+static void other_secret(void) {
+  setenv("TUTTI_TRANSPORT", "tcp", 1);
+  run_processes(2, other_secret_of_rank, -1);
+}
+
+static void bad_encryption(void) {
+  ncclEncryptionConfig_t e = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
+  FAILS(ncclSetEncryption(NULL), ncclInvalidArgument, "config is null");
+  e.mode = 2;
+  FAILS(ncclSetEncryption(&e), ncclInvalidArgument, "mode is 2");
+  e.mode = NCCL_ENCRYPTION_MODE_PSK;
+  FAILS(ncclSetEncryption(&e), ncclInvalidArgument, "psk is null");
+  e.psk = "";
+  FAILS(ncclSetEncryption(&e), ncclInvalidArgument, "psk is empty");
+  e.magic = 0;
+  FAILS(ncclSetEncryption(&e), ncclInvalidArgument, "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
+}
+
+const Case today_cases[] = {{"today/params", params},
+                            {"today/params_in_the_log", params_in_the_log},
+                            {"today/properties", properties},
+                            {"today/configured_calls", configured_calls},
+                            {"today/algorithms", algorithms},
+                            {"today/other_algorithms", other_algorithms},
+                            {"today/bad_configs_of_calls", bad_configs_of_calls},
+                            {"today/configs_of_today", configs_of_today},
+                            {"today/late", late},
+                            {"today/late_old", late_old},
+                            {"today/encrypted", encrypted},
+                            {"today/other_secret", other_secret},
+                            {"today/bad_encryption", bad_encryption},
+                            {NULL, NULL}};
+#else
+const Case today_cases[] = {{NULL, NULL}};
+#endif

@@ -281,6 +281,8 @@ class Endpoint {
   /// in "; rank 0 goes by ...". Empty if the transport has no devices.
   virtual std::string ways(int /*peer*/) const { return ""; }
   virtual const RingLayout& layout() const = 0;
+  /// Of this rank's slots, in memory of the host.
+  virtual uint64_t memoryBytes() const { return 0; }
   /// What to send to `peer` so that it can connect to this rank.
   virtual EndpointAddress address(int peer) = 0;
   /// Connects to `peer`. Throws Refused if the address is malformed or has another layout.

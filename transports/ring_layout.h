@@ -28,6 +28,11 @@ inline void requireLayout(const RingLayout& layout) {
                 kMaxSlotBytes, " is possible");
 }
 
+/// Of one ring.
+constexpr uint64_t slotsBytes(const RingLayout& layout) {
+  return slotStride(layout.slotBytes) * layout.slotCount;
+}
+
 /// "4 slots of 65536 bytes in 1 channels"
 inline std::string describe(const RingLayout& layout) {
   return base::message(layout.slotCount, " slots of ", layout.slotBytes, " bytes in ",

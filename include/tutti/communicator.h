@@ -199,8 +199,8 @@ struct CommunicatorOptions {
 
 /// What one collective may ask for. The same on all ranks.
 struct CallOptions {
-  /// Forces an algorithm for this call, as CommunicatorOptions::algorithm does for all; null: not.
-  /// The call throws InvalidArgument if the algorithm does not exist for it.
+  /// Forces an algorithm for this call, as CommunicatorOptions::algorithm does for all; null or "":
+  /// none. The call throws InvalidArgument if the algorithm does not exist for it.
   const char* algorithm = nullptr;
   /// Then the library chooses instead.
   bool ifPossible = false;
@@ -381,6 +381,31 @@ class PreparedCall {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Bytes that a communicator has on its rank.
+struct CommunicatorMemory {
+  uint64_t host = 0;    ///< slots in memory of the host
+  uint64_t device = 0;  ///< slots, programs and scratch memory on its GPU
+};
+
+/// A communicator that has given its memory back. It moves; it does not copy. To destroy it is to
+/// leave the job, as a communicator does.
+class SuspendedCommunicator {
+ public:
+  ~SuspendedCommunicator();
+  SuspendedCommunicator(SuspendedCommunicator&&) noexcept;
+  SuspendedCommunicator& operator=(SuspendedCommunicator&&) noexcept;
+
+  /// Makes the communicator again: the same ranks and settings. Collective. Call it once. Throws
+  /// PeerLost if a rank has died or left, and Timeout after the set-up timeout.
+  class Communicator resume();
+
+ private:
+  friend class Communicator;
+  struct Impl;
+  explicit SuspendedCommunicator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
 /// A fixed group of ranks, and the collectives among them. Communicators move; they do not copy.
 /// The top of this header has the rules about threads, order, failure, completion and devices.
 class Communicator {
@@ -511,6 +536,15 @@ class Communicator {
   /// Of ranks on other hosts only the connection is known: if it breaks, the rank counts as dead.
   /// So after a network partition each side may go on by itself.
   Communicator shrink();
+
+  /// Gives this communicator's memory back, on the host and on its GPU, until resume(). All ranks
+  /// do it, and none waits for another. No operation of it may be under way; graphs of its calls
+  /// are replayed no more. Prepared calls, and graphs, keep the memory until they are destroyed.
+  /// Throws InvalidUsage in a group, and the communicator's failure.
+  SuspendedCommunicator suspend() &&;
+
+  /// What this communicator has now.
+  CommunicatorMemory memory() const;
 
   /// Ends every operation of this communicator on this rank, with Aborted, and tells the other
   /// ranks. If the communicator had failed before, the other ranks hear of that failure instead.

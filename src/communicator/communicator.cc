@@ -285,6 +285,46 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::subset(std::span<const i
   return impl;
 }
 
+struct SuspendedCommunicator::Impl {
+  communicator::Membership who;
+  Settings settings;
+};
+
+SuspendedCommunicator::SuspendedCommunicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SuspendedCommunicator::~SuspendedCommunicator() {
+  if (impl_ && impl_->who.inForkedChild()) base::abandon(std::move(impl_));
+}
+SuspendedCommunicator::SuspendedCommunicator(SuspendedCommunicator&&) noexcept = default;
+SuspendedCommunicator& SuspendedCommunicator::operator=(SuspendedCommunicator&&) noexcept = default;
+
+SuspendedCommunicator Communicator::suspend() && {
+  if (communicator::groupIsOpen())
+    base::fail(ErrorCode::InvalidUsage, "suspend() cannot be part of a group");
+  impl_->host.requireUsable();
+  std::vector<int> all(static_cast<size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  const uint64_t id = impl_->children.nextSubset(impl_->who.inWorld(all));
+  auto kept = std::make_unique<SuspendedCommunicator::Impl>(
+      SuspendedCommunicator::Impl{impl_->who.part(all, id), impl_->settings});
+  impl_.reset();
+  return SuspendedCommunicator(std::move(kept));
+}
+
+Communicator SuspendedCommunicator::resume() {
+  if (!impl_) base::fail(ErrorCode::InvalidUsage, "resume() was called before");
+  if (impl_->who.inForkedChild()) throw communicator::Membership::usedAfterFork();
+  const std::unique_ptr<Impl> kept = std::move(impl_);
+  auto impl = std::make_shared<Communicator::Impl>(std::move(kept->who), kept->settings);
+  impl->connect(setupDeadline(kept->settings));
+  return Communicator(std::move(impl));
+}
+
+CommunicatorMemory Communicator::memory() const {
+  const transports::Endpoint* const endpoint = impl_->links.endpoint();
+  const communicator::GpuRank* const gpu = impl_->gpu.rank();
+  return {.host = endpoint ? endpoint->memoryBytes() : 0, .device = gpu ? gpu->memoryBytes() : 0};
+}
+
 void Communicator::abort() {
   if (impl_->who.inForkedChild()) return;  // nothing runs here that could be ended
   const Error error(ErrorCode::Aborted, "abort() was called by " + impl_->who.self());

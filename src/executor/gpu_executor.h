@@ -66,6 +66,9 @@ class GpuExecutor : public Executor {
   /// Nothing is replayed any more, either: the blocks that its kernels had may be others'.
   virtual void giveBlocks() = 0;
 
+  /// What it has on its GPU, besides the endpoint's.
+  virtual uint64_t memoryBytes() const = 0;
+
   // Any thread's.
   /// A rank of those that have left, after so many collectives, without which something that is
   /// under way cannot end; or -1.

@@ -91,6 +91,38 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int exclude
 }
 TUTTI_NCCL_NAME(ncclCommShrink);
 
+ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) {
+  return guardInGroup("ncclCommSuspend", [&] {
+    TUTTI_REQUIRE(flags == NCCL_SUSPEND_MEM, "flags is ", flags, ", not NCCL_SUSPEND_MEM");
+    handles().find(comm)->suspend();
+    return ncclSuccess;
+  });
+}
+TUTTI_NCCL_NAME(ncclCommSuspend);
+
+ncclResult_t pncclCommResume(ncclComm_t comm) {
+  return guardInGroup("ncclCommResume", [&] { return makeOrCollect(makeByResume(comm)); });
+}
+TUTTI_NCCL_NAME(ncclCommResume);
+
+ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
+  return guard("ncclCommMemStats", [&] {
+    TUTTI_REQUIRE(value, "value is null");
+    const auto found = handles().find(comm);
+    const uint64_t bytes = found->memoryBytes();
+    const bool isSuspended = found->isSuspended();
+    switch (numberOf(stat)) {
+      case ncclStatGpuMemSuspend: *value = bytes; break;
+      case ncclStatGpuMemSuspended: *value = isSuspended ? 1 : 0; break;
+      case ncclStatGpuMemPersist: *value = 0; break;
+      case ncclStatGpuMemTotal: *value = isSuspended ? 0 : bytes; break;
+      default: TUTTI_REQUIRE(false, "stat is ", numberOf(stat), ", no ncclCommMemStat_t");
+    }
+    return ncclSuccess;
+  });
+}
+TUTTI_NCCL_NAME(ncclCommMemStats);
+
 ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   return guardInGroup("ncclCommFinalize", [&] {
     const auto found = handles().find(comm);

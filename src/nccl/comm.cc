@@ -23,22 +23,30 @@ Comm::~Comm() = default;
 
 void Comm::ready(Communicator communicator) {
   std::lock_guard lock(mutex_);
-  if (!facts_.config.blocking) stream_.emplace();
+  if (!facts_.config.blocking && !stream_) stream_.emplace();
   communicator_.emplace(std::move(communicator));
+  rank_ = communicator_->rank();
+  size_ = communicator_->size();
   if (aborted_) communicator_->abort();
   --making_;
   changed_.notify_all();
 }
 
-const Communicator& Comm::made() const {
-  std::lock_guard lock(mutex_);
+void Comm::requireKnown() const {
   if (failure_) throw Error(*failure_);
-  TUTTI_REQUIRE(communicator_, "the communicator is still being made");
-  return *communicator_;
+  TUTTI_REQUIRE(size_ > 0, "the communicator is still being made");
 }
 
-int Comm::rank() const { return made().rank(); }
-int Comm::size() const { return made().size(); }
+int Comm::rank() const {
+  const std::lock_guard lock(mutex_);
+  requireKnown();
+  return rank_;
+}
+int Comm::size() const {
+  const std::lock_guard lock(mutex_);
+  requireKnown();
+  return size_;
+}
 
 void Comm::failed(const Error& error) {
   std::lock_guard lock(mutex_);
@@ -56,6 +64,9 @@ void Comm::requireMade() const {
   if (failure_) throw Error(*failure_);
   if (aborted_) base::fail(ErrorCode::InvalidUsage, "the communicator was aborted");
   if (finalized_) base::fail(ErrorCode::InvalidUsage, "the communicator was finalized");
+  if (suspended_)
+    base::fail(ErrorCode::InvalidUsage,
+               "the communicator is suspended: ncclCommResume() makes it usable");
 }
 
 void Comm::requireIdle() {
@@ -121,6 +132,72 @@ Comm::Parenthood::~Parenthood() {
 bool Comm::Parenthood::revoked() const {
   std::lock_guard lock(comm_->mutex_);
   return comm_->revoked_;
+}
+
+// Others are kept off by `making_` while its memory goes.
+void Comm::suspend() {
+  std::unique_lock lock(mutex_);
+  requireIdle();
+  if (revoked_) base::fail(ErrorCode::InvalidUsage, "the communicator was revoked");
+  TUTTI_REQUIRE(uses_ == 0, "a call on this communicator is under way");
+  if (const auto error = communicator_->asyncError()) throw Error(*error);
+  const uint64_t bytes = bytesOf(*communicator_);
+  ++making_;
+  lock.unlock();
+  std::optional<SuspendedCommunicator> suspended;
+  try {
+    suspended = std::move(*communicator_).suspend();
+  } catch (...) {
+    lock.lock();
+    --making_;
+    throw;
+  }
+  lock.lock();
+  communicator_.reset();
+  suspended_ = std::move(suspended);
+  suspendedBytes_ = bytes;
+  --making_;
+  changed_.notify_all();
+}
+
+Comm::Resumption::Resumption(std::shared_ptr<Comm> comm) : comm_(std::move(comm)) {
+  const std::lock_guard lock(comm_->mutex_);
+  if (comm_->failure_) throw Error(*comm_->failure_);
+  if (comm_->aborted_) base::fail(ErrorCode::InvalidUsage, "the communicator was aborted");
+  if (!comm_->suspended_) base::fail(ErrorCode::InvalidUsage, "the communicator is not suspended");
+  suspended_ = std::exchange(comm_->suspended_, std::nullopt);
+  ++comm_->making_;
+}
+
+Comm::Resumption::~Resumption() {
+  if (!suspended_) return;
+  const std::lock_guard lock(comm_->mutex_);
+  if (comm_->failure_) return;  // who gave it up has told
+  comm_->suspended_ = std::move(suspended_);
+  --comm_->making_;
+  comm_->changed_.notify_all();
+}
+
+Communicator Comm::Resumption::resume() {
+  SuspendedCommunicator suspended = std::move(*suspended_);
+  suspended_.reset();
+  return suspended.resume();
+}
+
+bool Comm::isSuspended() const {
+  const std::lock_guard lock(mutex_);
+  return suspended_.has_value();
+}
+
+uint64_t Comm::bytesOf(const Communicator& communicator) const {
+  const CommunicatorMemory memory = communicator.memory();
+  return facts_.place.kind == DeviceKind::Host ? memory.host : memory.device;
+}
+
+uint64_t Comm::memoryBytes() const {
+  const std::lock_guard lock(mutex_);
+  requireKnown();
+  return communicator_ ? bytesOf(*communicator_) : suspendedBytes_;
 }
 
 void Comm::finalize() {
@@ -189,6 +266,7 @@ ncclResult_t Comm::asyncResult() {
     return aborted_ && code == ErrorCode::Aborted ? ncclInvalidUsage : resultOf(code);
   };
   if (failure_) return result(failure_->code());
+  if (suspended_) return ncclSuccess;
   if (revoked_) return uses_ > 0 ? ncclInProgress : ncclSuccess;
   if (finalized_ && !communicator::Inspection::gpuHasLeftStreams(*communicator_))
     return ncclInProgress;

@@ -96,6 +96,26 @@ class Comm {
     std::shared_ptr<Comm> comm_;
   };
 
+  /// Gives its memory back. Throws as Use does.
+  void suspend();
+  /// A suspended one that is being resumed: under way until ready() or failed(). One that is
+  /// dropped before resume() leaves it suspended. Throws InvalidUsage when it is not suspended.
+  class Resumption {
+   public:
+    explicit Resumption(std::shared_ptr<Comm> comm);
+    ~Resumption();
+    Resumption(const Resumption&) = delete;
+    Resumption& operator=(const Resumption&) = delete;
+    Communicator resume();
+
+   private:
+    std::shared_ptr<Comm> comm_;
+    std::optional<SuspendedCommunicator> suspended_;
+  };
+  bool isSuspended() const;
+  /// What it has, or had when it was suspended: of the host, or of its GPU.
+  uint64_t memoryBytes() const;
+
   /// Throws InvalidArgument the second time, and InvalidUsage after revoke().
   void finalize();
   /// Waits for what its stream has left. Throws InvalidArgument when it, or one from it, is being
@@ -112,7 +132,8 @@ class Comm {
   [[noreturn]] static void rethrow(std::span<const Use> uses, const Error& error);
   static bool blocking(std::span<const Use> uses);
   void requireMade() const;
-  const Communicator& made() const;
+  void requireKnown() const;
+  uint64_t bytesOf(const Communicator& communicator) const;
   void requireIdle();
   bool streamBusy();
   void stop(std::unique_lock<std::mutex>& lock);
@@ -123,10 +144,13 @@ class Comm {
   std::stop_source stop_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Communicator> communicator_;  // once there, it stays to the end
-  std::optional<Stream> stream_;              // with blocking = 0
-  std::optional<Error> failure_;              // of making it
-  int making_ = 1;                            // itself, or communicators from it
+  std::optional<Communicator> communicator_;        // once there, it stays until it is suspended
+  std::optional<Stream> stream_;                    // with blocking = 0
+  std::optional<SuspendedCommunicator> suspended_;  // then there is no communicator_
+  int rank_ = 0, size_ = 0;                         // once it was made
+  uint64_t suspendedBytes_ = 0;
+  std::optional<Error> failure_;  // of making it
+  int making_ = 1;                // itself, or communicators from it
   int uses_ = 0;
   bool finalized_ = false, revoked_ = false, aborted_ = false;
   bool told_ = false;  // the sentence of its asynchronous error

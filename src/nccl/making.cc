@@ -171,7 +171,7 @@ std::vector<int> survivorsOf(const int* excluded, int count, int size, int self)
 }  // namespace
 
 void takeBack(const Making& making) {
-  if (!making.handle) return;
+  if (!making.handle || !making.out) return;
   NcclHandles::ofProcess().remove(making.handle);
   *making.out = nullptr;
 }
@@ -252,6 +252,18 @@ Making makeByShrink(ncclComm_t parent, const int* excluded, int excludedCount, n
     return from.subset(survivors);
   };
   giveHandle(making);
+  return making;
+}
+
+Making makeByResume(ncclComm_t handle) {
+  const auto comm = NcclHandles::ofProcess().find(handle);
+  Making making{.function = "ncclCommResume",
+                .comm = comm,
+                .handle = handle,
+                .blocking = comm->facts().config.blocking};
+  making.make = [resumption = std::make_shared<Comm::Resumption>(comm)] {
+    return resumption->resume();
+  };
   return making;
 }
 

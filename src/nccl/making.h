@@ -27,7 +27,7 @@ struct Making {
     int rank = 0, size = 1;
   };
   std::optional<Seat> seat = {};
-  ncclComm_t* out = nullptr;
+  ncclComm_t* out = nullptr;  ///< null: the handle was there before
   ncclComm_t handle = nullptr;
   bool blocking = true;
 };
@@ -39,6 +39,8 @@ Making makeBySplit(ncclComm_t parent, int color, int key, ncclComm_t* out,
                    const ncclConfig_t* config);
 Making makeByShrink(ncclComm_t parent, const int* excluded, int excludedCount, ncclComm_t* out,
                     const ncclConfig_t* config, int flags);
+
+Making makeByResume(ncclComm_t comm);
 
 /// All ranks of a world in this process, with these device numbers. Throws; then there is none.
 void makeAll(ncclComm_t* out, const std::vector<int>& devices);

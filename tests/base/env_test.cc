@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "src/base/check.h"
@@ -52,6 +53,35 @@ TEST(Environment, IsReadOnce) {
                   EXPECT_EQ(env().timeoutMs, 1);
                 });
   withVariables({{"TUTTI_LOG", "off"}}, [] { EXPECT_FALSE(env().log); });
+}
+
+TEST(Environment, SaysEachValueAsText) {
+  const EnvReading reading = readEnv([](const char* name) -> const char* {
+    const std::string asked = name;
+    if (asked == "TUTTI_STRAGGLER_MS") return "7";
+    if (asked == "TUTTI_LOG") return "debug";
+    if (asked == "TUTTI_ENCRYPTION") return "on";
+    if (asked == "TUTTI_GPU_DIRECT") return "1";
+    if (asked == "TUTTI_ALGORITHM") return "ring";
+    if (asked == "TUTTI_GPU_BLOCKS") return "many";
+    return nullptr;
+  });
+  std::map<std::string, std::string> values;
+  for (const auto& [name, value] : reading.values) {
+    EXPECT_EQ(values.count(name), 0U) << name;
+    values[name] = value;
+  }
+  EXPECT_EQ(values["TUTTI_STRAGGLER_MS"], "7");
+  EXPECT_EQ(values["TUTTI_LOG"], "debug");
+  EXPECT_EQ(values["TUTTI_ENCRYPTION"], "on");
+  EXPECT_EQ(values["TUTTI_GPU_DIRECT"], "1");
+  EXPECT_EQ(values["TUTTI_ALGORITHM"], "ring");
+  EXPECT_EQ(values["TUTTI_GPU_BLOCKS"], "0");  // malformed: the default
+  EXPECT_EQ(values["TUTTI_TIMEOUT_MS"], "600000");
+  EXPECT_EQ(values["TUTTI_DETERMINISTIC"], "0");
+  EXPECT_EQ(values["TUTTI_INTERFACE"], "");
+  EXPECT_EQ(values["TUTTI_GPU_IPC"], "");
+  EXPECT_GE(values.size(), 20U);
 }
 
 // Any source of variables has its own settings, and the first mistake is told.

@@ -98,9 +98,4 @@ class CudaGate {
   std::atomic<bool> isOpen_{false};
 };
 
-inline void expectError(const Outcome& outcome, ErrorCode code, const std::string& words) {
-  EXPECT_EQ(outcome.code, code) << outcome.text;
-  EXPECT_NE(outcome.text.find(words), std::string::npos) << outcome.text << "\n  lacks: " << words;
-}
-
 }  // namespace tutti::tests

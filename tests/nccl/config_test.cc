@@ -56,6 +56,8 @@ TEST(Config, OfAnOlderVersionHasNoLaterFields) {
     c.CTAPolicy = -1;
     c.commName = reinterpret_cast<const char*>(8);
     c.nvlinkCentricSched = 5;
+    c.graphUsageMode = c.numRmaCtx = c.maxP2pPeers = c.graphStreamOrdering = -7;
+    c.launchOrderImplicit = c.numRmaSig = c.rmaEagerInit = c.hostCftMode = c.nvlsHostMode = -7;
   });
   const NcclConfig read = readConfig(&given);
   EXPECT_FALSE(read.blocking);

@@ -93,7 +93,43 @@ static void launch_event_in_a_graph_of_rank(const Rank* rank) {
 }
 static void launch_event_in_a_graph(void) { run_threads(2, launch_event_in_a_graph_of_rank); }
 
-const Case gpu_today_cases[] = {{"gpu_today/configured_calls", configured_calls},
+/* What the emulation counts as free, or a GPU. */
+static size_t free_bytes(void) {
+  size_t available = 0, all = 0;
+  CUDA(cudaMemGetInfo(&available, &all));
+  return available;
+}
+
+static void suspended_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  for (int turn = 0; turn < 2; ++turn) {
+    put(&g, ncclFloat32, kCount);
+    OK(ncclAllReduce(g.in, cleared(&g), kCount, ncclFloat32, ncclSum, g.comm, g.stream));
+    check_reduced(&g, g.out, ncclFloat32, ncclSum, 0, kCount);
+    uint64_t bytes = 0, none = 1;
+    OK(ncclCommMemStats(g.comm, ncclStatGpuMemTotal, &bytes));
+    const size_t before = free_bytes();
+    meet(rank, 2 * turn);
+    OK(ncclCommSuspend(g.comm, NCCL_SUSPEND_MEM));
+    meet(rank, 2 * turn + 1);
+    OK(ncclCommMemStats(g.comm, ncclStatGpuMemTotal, &none));
+    CHECK_EQ(none, 0);
+    CHECK(bytes > 1 << 16 && free_bytes() >= before + bytes);
+    FAILS(ncclAllReduce(g.in, g.out, 1, ncclFloat32, ncclSum, g.comm, g.stream), ncclInvalidUsage,
+          "is suspended");
+    OK(ncclCommResume(g.comm));
+  }
+  put(&g, ncclFloat32, kCount);
+  OK(ncclAllReduce(g.in, cleared(&g), kCount, ncclFloat32, ncclSum, g.comm, g.stream));
+  check_reduced(&g, g.out, ncclFloat32, ncclSum, 0, kCount);
+  end_gpu(&g);
+}
+static void suspended(void) { run_threads(2, suspended_of_rank); }
+static void suspended_processes(void) { run_processes(2, suspended_of_rank, -1); }
+
+const Case gpu_today_cases[] = {{"gpu_today/suspended", suspended},
+                                {"gpu_today/suspended_processes", suspended_processes},
+                                {"gpu_today/configured_calls", configured_calls},
                                 {"gpu_today/launch_event", launch_event},
                                 {"gpu_today/launch_event_in_a_graph", launch_event_in_a_graph},
                                 {NULL, NULL}};

@@ -5,6 +5,7 @@
 
 #if NCCL_VERSION_CODE >= 23203
 #include <limits.h>
+#include <signal.h>
 #include <stdint.h>
 #include <unistd.h>
 
@@ -401,7 +402,151 @@ static void bad_encryption(void) {
   FAILS(ncclSetEncryption(&e), ncclInvalidArgument, "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
 }
 
-const Case today_cases[] = {{"today/params", params},
+static uint64_t stat_of(ncclComm_t comm, ncclCommMemStat_t stat) {
+  uint64_t value = 77;
+  OK(ncclCommMemStats(comm, stat, &value));
+  return value;
+}
+
+/* Kilobytes of shared memory that this process's own segments have, as the kernel counts them. */
+static long shared_kilobytes(void) {
+  FILE* file = fopen("/proc/self/smaps_rollup", "r");
+  CHECK(file);
+  char line[256];
+  long kilobytes = -1, n = 0;
+  while (fgets(line, sizeof line, file))
+    if (sscanf(line, "Pss_Shmem: %ld", &n) == 1) kilobytes = n;
+  fclose(file);
+  CHECK(kilobytes >= 0);
+  return kilobytes;
+}
+
+static void suspended_of_rank(const Rank* rank) {
+  ncclComm_t comm = join(rank);
+  enum { kLong = 1 << 18 };
+  static float x[kLong];
+  for (int turn = 0; turn < 3; ++turn) {
+    for (int i = 0; i < kLong; ++i) x[i] = (float)(rank->rank + 1);
+    OK(ncclAllReduce(x, x, kLong, ncclFloat, ncclSum, comm, NULL));
+    CHECK(x[0] == 6 && x[kLong - 1] == 6);
+    const uint64_t bytes = stat_of(comm, ncclStatGpuMemTotal);
+    const long before = shared_kilobytes();
+    CHECK(bytes >= 1 << 16);
+    CHECK_EQ(stat_of(comm, ncclStatGpuMemSuspend), bytes);
+    CHECK_EQ(stat_of(comm, ncclStatGpuMemSuspended), 0);
+    CHECK_EQ(stat_of(comm, ncclStatGpuMemPersist), 0);
+    OK(ncclCommSuspend(comm, NCCL_SUSPEND_MEM));
+    raise_flag(rank->shared, turn);
+    await_flag(rank->shared, turn,
+               rank->size); /* the others have let go of this rank's slots, too */
+    CHECK_EQ(stat_of(comm, ncclStatGpuMemTotal), 0);
+    CHECK_EQ(stat_of(comm, ncclStatGpuMemSuspend), bytes);
+    CHECK_EQ(stat_of(comm, ncclStatGpuMemSuspended), 1);
+    CHECK(shared_kilobytes() < before / 2);
+    int count = 0, number = -1;
+    OK(ncclCommCount(comm, &count));
+    OK(ncclCommUserRank(comm, &number));
+    CHECK(count == rank->size && number == rank->rank);
+    ncclResult_t state = ncclInternalError;
+    OK(ncclCommGetAsyncError(comm, &state));
+    CHECK_EQ(state, ncclSuccess);
+    FAILS(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL), ncclInvalidUsage,
+          "is suspended: ncclCommResume()");
+    FAILS(ncclCommSuspend(comm, NCCL_SUSPEND_MEM), ncclInvalidUsage, "is suspended");
+    OK(ncclCommResume(comm));
+    FAILS(ncclCommResume(comm), ncclInvalidUsage, "is not suspended");
+    CHECK_EQ(stat_of(comm, ncclStatGpuMemSuspended), 0);
+  }
+  OK(ncclCommSuspend(comm, NCCL_SUSPEND_MEM));
+  OK(ncclCommDestroy(comm));
+}
+static void suspended(void) { run_processes(3, suspended_of_rank, -1); }
+
+/* One thread with all ranks resumes them in a group; a group that is spoiled leaves them suspended.
+ */
+static void suspended_in_a_group(void) {
+  ncclComm_t comms[3];
+  float x[3] = {1, 2, 3};
+  OK(ncclCommInitAll(comms, 3, NULL));
+  FAILS(ncclCommSuspend(comms[0], 0), ncclInvalidArgument, "flags is 0");
+  FAILS(ncclCommResume(comms[0]), ncclInvalidUsage, "is not suspended");
+  FAILS(ncclCommMemStats(comms[0], (ncclCommMemStat_t)4, &(uint64_t){0}), ncclInvalidArgument,
+        "stat is 4");
+  FAILS(ncclCommMemStats(comms[0], ncclStatGpuMemTotal, NULL), ncclInvalidArgument, "null");
+  for (int r = 0; r < 3; ++r) OK(ncclCommSuspend(comms[r], NCCL_SUSPEND_MEM));
+  OK(ncclGroupStart());
+  for (int r = 0; r < 3; ++r) OK(ncclCommResume(comms[r]));
+  FAILS(ncclCommResume(NULL), ncclInvalidArgument, "null");
+  CHECK_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  for (int r = 0; r < 3; ++r) CHECK_EQ(stat_of(comms[r], ncclStatGpuMemSuspended), 1);
+  OK(ncclGroupStart());
+  for (int r = 0; r < 3; ++r) OK(ncclCommResume(comms[r]));
+  OK(ncclGroupEnd());
+  OK(ncclGroupStart());
+  for (int r = 0; r < 3; ++r)
+    OK(ncclAllReduce(&x[r], &x[r], 1, ncclFloat, ncclSum, comms[r], NULL));
+  OK(ncclGroupEnd());
+  for (int r = 0; r < 3; ++r) {
+    CHECK_EQ(x[r], 6);
+    OK(ncclCommDestroy(comms[r]));
+  }
+}
+
+static void suspended_nonblocking_of_rank(const Rank* rank) {
+  ncclConfig_t config = nonblocking();
+  ncclComm_t comm = NULL;
+  CHECK_EQ(ncclCommInitRankConfig(&comm, rank->size, rank->id, rank->rank, &config),
+           ncclInProgress);
+  OK(settle(comm));
+  OK(ncclCommSuspend(comm, NCCL_SUSPEND_MEM));
+  CHECK_EQ(ncclCommResume(comm), ncclInProgress);
+  OK(settle(comm));
+  float x = 1;
+  CHECK_EQ(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL), ncclInProgress);
+  OK(settle(comm));
+  CHECK_EQ(x, rank->size);
+  OK(ncclCommDestroy(comm));
+}
+static void suspended_nonblocking(void) { run_processes(2, suspended_nonblocking_of_rank, -1); }
+
+/* A rank that dies while all are suspended is named by those that resume. */
+static void dies_suspended_of_rank(const Rank* rank) {
+  ncclComm_t comm = join(rank);
+  OK(ncclCommSuspend(comm, NCCL_SUSPEND_MEM));
+  raise_flag(rank->shared, 0);
+  await_flag(rank->shared, 0, rank->size);
+  if (rank->rank == 1) kill(getpid(), SIGKILL);
+  FAILS(ncclCommResume(comm), ncclRemoteError, "rank 1");
+  ncclResult_t state = ncclSuccess;
+  OK(ncclCommGetAsyncError(comm, &state));
+  CHECK_EQ(state, ncclRemoteError);
+  OK(ncclCommAbort(comm));
+}
+static void dies_suspended(void) { run_processes(3, dies_suspended_of_rank, 1); }
+
+/* One that never resumes is named at the deadline of set-up. */
+static void never_resumes_of_rank(const Rank* rank) {
+  ncclComm_t comm = join(rank);
+  OK(ncclCommSuspend(comm, NCCL_SUSPEND_MEM));
+  if (rank->rank == 0) {
+    CHECK(ncclCommResume(comm) != ncclSuccess);
+    HAS(ncclGetLastError(NULL), "set-up timed out while waiting for the address of rank 1");
+  }
+  raise_flag(rank->shared, 0);
+  await_flag(rank->shared, 0, rank->size);
+  OK(ncclCommAbort(comm));
+}
+static void never_resumes(void) {
+  setenv("TUTTI_SETUP_TIMEOUT_MS", "1500", 1);
+  run_processes(2, never_resumes_of_rank, -1);
+}
+
+const Case today_cases[] = {{"today/suspended", suspended},
+                            {"today/suspended_in_a_group", suspended_in_a_group},
+                            {"today/suspended_nonblocking", suspended_nonblocking},
+                            {"today/dies_suspended", dies_suspended},
+                            {"today/never_resumes", never_resumes},
+                            {"today/params", params},
                             {"today/params_in_the_log", params_in_the_log},
                             {"today/properties", properties},
                             {"today/configured_calls", configured_calls},

@@ -2,6 +2,8 @@
 
 // How a call ended that is expected to throw.
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
 
@@ -21,6 +23,11 @@ inline Outcome outcomeOf(const std::function<void()>& call) {
     return {e.code(), e.what()};
   }
   return {};
+}
+
+inline void expectError(const Outcome& outcome, ErrorCode code, const std::string& words) {
+  EXPECT_EQ(outcome.code, code) << outcome.text;
+  EXPECT_NE(outcome.text.find(words), std::string::npos) << outcome.text << "\n  lacks: " << words;
 }
 
 }  // namespace tutti::tests

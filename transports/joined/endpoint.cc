@@ -27,6 +27,7 @@ class JoinedEndpoint final : public Endpoint {
     return way.endpoint.ways(way.number);
   }
   const RingLayout& layout() const override { return local_->layout(); }
+  uint64_t memoryBytes() const override { return local_->memoryBytes() + remote_->memoryBytes(); }
 
   EndpointAddress address(int peer) override {
     requirePeer(peer);

@@ -379,6 +379,13 @@ void P2pEndpoint::requireNone(const std::vector<std::string>& reasons) const {
     base::fail(ErrorCode::PeerLost, "rank ", rank_, " is not joined by p2p with ", missing);
 }
 
+uint64_t P2pEndpoint::memoryBytes() const {
+  uint64_t bytes = memory_->bytes() + tables_.bytes() + pairs_.bytes();
+  for (const auto& hosted : hosted_)
+    if (hosted && hosted->direct) bytes += hosted->direct->bytes();
+  return bytes;
+}
+
 void connectInProcess(std::span<P2pEndpoint* const> endpoints, uint64_t probeDeadlineNs) {
   for (P2pEndpoint* from : endpoints)
     for (P2pEndpoint* to : endpoints)

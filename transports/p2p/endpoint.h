@@ -100,6 +100,9 @@ class P2pEndpoint {
   std::shared_ptr<const DeviceMemory> directMemory(int peer) const { return hosted_[peer]->direct; }
   uint32_t* hostPoison(int peer) const;
 
+  /// What this rank has on its device.
+  uint64_t memoryBytes() const;
+
   // For the kernel, in device memory.
   P2pLink* links(Wire wire) const;
   /// Of the first channel, by peer, kLine apart.

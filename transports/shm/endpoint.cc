@@ -38,6 +38,7 @@ class ShmEndpoint final : public Endpoint {
 
   const char* name(int) const override { return "shm"; }
   const RingLayout& layout() const override { return layout_; }
+  uint64_t memoryBytes() const override { return inbox_ ? inbox_->bytes() : 0; }
 
   EndpointAddress address(int peer) override {
     requirePeer(peer);

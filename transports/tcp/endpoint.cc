@@ -38,6 +38,7 @@ class TcpEndpoint final : public Endpoint {
   const char* name(int) const override { return "tcp"; }
   std::string ways(int peer) const override { return core_->ways(peer); }
   const RingLayout& layout() const override { return core_->layout(); }
+  uint64_t memoryBytes() const override { return core_->memoryBytes(); }
   EndpointAddress address(int peer) override { return core_->address(peer); }
   void connect(int peer, EndpointAddress address) override { core_->connect(peer, address); }
   std::unique_ptr<ReachabilityProbe> probe(int peer, ReachabilityProbe::Scope) override {

@@ -61,6 +61,14 @@ TcpPeer& EndpointCore::connected(int peer, int channel) {
   return at(peer);
 }
 
+uint64_t EndpointCore::memoryBytes() {
+  const std::lock_guard lock(mutex_);
+  uint64_t rings = 0;
+  for (const auto& peer : peers_)
+    if (peer) rings += peer->rings();
+  return rings * slotsBytes(place_.layout);
+}
+
 std::string EndpointCore::ways(int peer) {
   requirePeer(peer);
   const std::lock_guard lock(mutex_);

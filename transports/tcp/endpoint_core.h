@@ -21,6 +21,7 @@ class EndpointCore : public std::enable_shared_from_this<EndpointCore> {
 
   // The rank's.
   const RingLayout& layout() const { return place_.layout; }
+  uint64_t memoryBytes();
   std::string ways(int peer);
   EndpointAddress address(int peer);
   void connect(int peer, const EndpointAddress& address);

@@ -412,4 +412,10 @@ void TcpPeer::throwFailure() {
   throw ConnectionLost(peer_, *lost_);
 }
 
+size_t TcpPeer::rings() const {
+  const auto isThere = [](const auto& link) { return link != nullptr; };
+  return static_cast<size_t>(std::ranges::count_if(sends_, isThere) +
+                             std::ranges::count_if(receives_, isThere));
+}
+
 }  // namespace tutti::transports::tcp

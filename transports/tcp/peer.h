@@ -101,6 +101,9 @@ class TcpPeer final : public StreamUser {
   /// Throws what has become of the peer; PeerLost once.
   void throwFailure();
 
+  /// Rings that are there.
+  size_t rings() const;
+
  private:
   const std::byte* fill(const Counted& counted, TcpFrame& frame) override;
   void listCredits(std::vector<CreditWord>& credits) override;

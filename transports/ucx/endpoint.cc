@@ -46,6 +46,13 @@ class UcxEndpoint final : public Endpoint {
     return peers_[static_cast<size_t>(peer)]->ways();
   }
   const RingLayout& layout() const override { return layout_; }
+  uint64_t memoryBytes() const override {
+    const auto lock = worker_->lock();
+    uint64_t rings = 0;
+    for (const auto& peer : peers_)
+      if (peer) rings += peer->rings();
+    return rings * slotsBytes(layout_);
+  }
 
   EndpointAddress address(int peer) override {
     requirePeer(peer);

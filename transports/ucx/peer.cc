@@ -253,4 +253,10 @@ void UcxPeer::throwFailure() {
                            "\"", connection_ && connection_->made() ? "" : ways() + kAdvice));
 }
 
+size_t UcxPeer::rings() const {
+  const auto isThere = [](const auto& link) { return link != nullptr; };
+  return static_cast<size_t>(std::ranges::count_if(sends_, isThere) +
+                             std::ranges::count_if(receives_, isThere));
+}
+
 }  // namespace tutti::transports::ucx

@@ -61,6 +61,9 @@ class UcxPeer final : public MessageSink {
   void onNotice(const NoticeHeader& header, std::span<const CreditEntry> credits) noexcept override;
   void onGarbage() noexcept override { failure_ = ErrorCode::Refused; }
 
+  /// Rings that are there.
+  size_t rings() const;
+
  private:
   class Notice;
   void use();

@@ -43,6 +43,9 @@ class CudaRank final : public GpuRank {
   bool hasGraphs() const override { return graphs_.any(); }
   uint64_t launched() const override { return launched_.load(std::memory_order_relaxed); }
   void allowPeers(const void* data, size_t bytes) const override;
+  uint64_t memoryBytes() const override {
+    return memory_.endpoint->memoryBytes() + memory_.executor->memoryBytes();
+  }
   void abort() override;
   bool discard() override;
   void awaitPeers() const override;

@@ -52,6 +52,8 @@ class GpuRank {
   /// Mapped plans of this rank may have these buffers. Throws what CUDA says where they cannot.
   virtual void allowPeers(const void* data, size_t bytes) const = 0;
 
+  /// What this rank has on its GPU.
+  virtual uint64_t memoryBytes() const = 0;
   /// Ends what is under way. From any thread, at any time.
   virtual void abort() = 0;
   /// As GpuExecutor has it; once is enough.

@@ -73,6 +73,7 @@ class CopyExecutor final : public GpuExecutor {
   bool discard() override { return false; }  // copies are made when their turn comes
   void leave() override;
   void giveBlocks() override {}  // it has none
+  uint64_t memoryBytes() const override { return own_.bytes() + scratch_.bytes(); }
   std::optional<ExecutorFailure> failure() const override;
   /// Ranks for whom lanes have been seen to wait for so long; what missedLeaver() goes by.
   std::vector<int> awaited(std::chrono::nanoseconds since) const { return watcher_.awaited(since); }

@@ -139,6 +139,7 @@ class KernelExecutor final : public GpuExecutor {
   bool discard() override;
   void leave() override;
   void giveBlocks() override;
+  uint64_t memoryBytes() const override { return progress_.bytes() + memory_.bytes(); }
   std::optional<ExecutorFailure> failure() const override;
 
   struct Part;  // of a launch; in launch.h

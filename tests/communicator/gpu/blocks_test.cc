@@ -551,6 +551,29 @@ TEST_F(GpuBlocks, OfKernelsAreTheFewestThatARankAsksFor) {
     }
 }
 
+// A call may have fewer than its communicator, and more than there are is as many as there are.
+TEST_F(GpuBlocks, OfACallAreAsFewAsItAsksFor) {
+  Setting s(2, 2, kCount);
+  const unsigned all = blocksOfKernel(s, 0);
+  for (const int most : {1, 2, 3, 1000}) {
+    const CallOptions options{.gpuBlocks = most};
+    for (int r = 0; r < 2; ++r) {
+      const unsigned blocks = kernelOf(s, r, kCount, options).gridDim.x;
+      EXPECT_LE(blocks, static_cast<unsigned>(most));
+      EXPECT_TRUE(static_cast<unsigned>(most) < all || blocks == all) << blocks;
+    }
+    for (int r = 0; r < 2; ++r) {
+      s.values[r].put(static_cast<float>(r + 1));
+      AllReduceArgs args = s.args(r, kCount);
+      args.options = options;
+      s.ranks[r].allReduce(args, s.streams[r]);
+    }
+    for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+    for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(3)) << most;
+  }
+  EXPECT_EQ(blocksOfKernel(s, 0), all);
+}
+
 // A device of four multiprocessors has room for no more than some ranks ask for above; one that
 // works on more slices has.
 TEST_F(GpuBlocks, OfKernelsAreManyWhereNobodyAsksForFew) {

@@ -98,11 +98,14 @@ cudaGraphExec_t capture(const Communicator& c, cudaStream_t stream, const Calls&
 }
 
 /// Of the kernel that is captured of a rank's AllReduce.
-inline cudaKernelNodeParams kernelOf(Setting& s, int rank, size_t count) {
+inline cudaKernelNodeParams kernelOf(Setting& s, int rank, size_t count,
+                                     const CallOptions& options = {}) {
   const cudaStream_t stream = StreamRef(s.streams[rank]).cuda();
   EXPECT_EQ(cudaSetDevice(s.ranks[rank].device().index), cudaSuccess);
   EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  s.ranks[rank].allReduce(s.args(rank, count), s.streams[rank]);
+  AllReduceArgs args = s.args(rank, count);
+  args.options = options;
+  s.ranks[rank].allReduce(args, s.streams[rank]);
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   cudaGraphNode_t nodes[8];

@@ -358,6 +358,14 @@ struct AllToAllVArgs {
   DataType type = DataType::Float32;
 };
 
+/// Arguments of Communicator::grow().
+struct GrowArgs {
+  int size = 0;                     ///< of the new communicator: more than that of this one
+  std::optional<UniqueId> id = {};  ///< of growId(), on the rank that has called it; else nothing
+  /// A stop request ends grow() with Aborted, on all ranks, once all existing ranks have called it.
+  std::stop_token stop = {};
+};
+
 /// Of a prepared Communicator::barrier(), which has no arguments.
 struct BarrierArgs {};
 
@@ -536,6 +544,34 @@ class Communicator {
   /// Of ranks on other hosts only the connection is known: if it breaks, the rank counts as dead.
   /// So after a network partition each side may go on by itself.
   Communicator shrink();
+
+  /// Makes the id by which new ranks join this communicator's ranks in grow(). One of the ranks
+  /// calls it, which has the rendezvous then. The program gives the id to the new ranks. It serves
+  /// one grow(), and is good for one set-up timeout from this call on. Throws InvalidUsage if an
+  /// id of an earlier call can still be used.
+  UniqueId growId(UniqueId::Reach reach = UniqueId::Reach::Network);
+
+  /// Makes a new communicator of this one's ranks and of new ones. Collective over this
+  /// communicator. New ranks call create() with the id, their rank and the new size, which may be
+  /// before or after. Existing ranks keep their rank. New ranks have those from size() to
+  /// args.size - 1, and options that agree with those of this communicator. A new rank may be a
+  /// thread or a process, on any host that reaches the others.
+  ///
+  /// This communicator stays as it is, and both can be used.
+  ///
+  /// All ranks, existing and new, succeed or get an Error, within the set-up timeout. It names the
+  /// ranks that are missing, have failed or do not agree:
+  ///
+  /// - Mismatch: existing ranks give different sizes, or two give an id.
+  /// - Refused: a new rank has another size, or the number of an existing rank.
+  /// - PeerLost: a rank died, or left.
+  /// - Timeout: ranks have not come.
+  /// - Aborted: a request to stop, or abort() of this communicator.
+  ///
+  /// This communicator stays usable after such an error, unless an existing rank was lost or has
+  /// aborted it. It fails, as in a collective, if an existing rank makes another call or does not
+  /// call grow() within the set-up timeout.
+  Communicator grow(const GrowArgs& args);
 
   /// Gives this communicator's memory back, on the host and on its GPU, until resume(). All ranks
   /// do it, and none waits for another. No operation of it may be under way; graphs of its calls

@@ -4,6 +4,7 @@
 // connections between all its ranks.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -13,6 +14,7 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/ticket.h"
 
 namespace tutti::bootstrap {
 
@@ -25,7 +27,22 @@ struct Identity {
       source;  ///< "explicit arguments", "tutti run", "torchrun", ...: logged at debug level
   /// What leaves open who this rank is, where it is known who is to be told: join() throws it.
   std::optional<Error> malformed = {};
+  /// Of a rank of a communicator that grows; else none.
+  Ticket ticket = {};
   std::string describe() const;  ///< "rank 2 of 4"; "a rank" where that is malformed
+};
+
+/// What ends set-up before its time; looked at every 100 ms.
+struct Interruption {
+  std::stop_token stop = {};  ///< ends it with Aborted
+  /// Of something that set-up depends on: ends it with that failure.
+  std::function<std::optional<Error>()> failure = {};
+};
+
+/// The process that had the rendezvous has ended, or lost its connection: of code PeerLost.
+class RendezvousLost final : public Error {
+ public:
+  explicit RendezvousLost(const std::string& text) : Error(ErrorCode::PeerLost, text) {}
 };
 
 /// The first source that speaks, in the order of docs/reference/environment.md. With no launcher at
@@ -35,10 +52,10 @@ Identity discover(const CommunicatorOptions& options);
 
 /// Joins the job: meets at the identity's address, authenticates both ways, exchanges addresses,
 /// and connects to every other rank. Throws Refused, Timeout or System within the deadline, and
-/// Aborted soon after a request to stop; nothing is left behind. A rank that cannot take part tells
-/// the others why; the one whose process has the rendezvous stays, within its deadline, until
-/// all have been told.
+/// what interrupts it; nothing is left behind. A rank that cannot take part tells the others why;
+/// the one whose process has the rendezvous stays, within its deadline, until all have been told.
+/// It does not stay where a communicator grows: its process goes on.
 std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline,
-                                   const std::stop_token& stop = {});
+                                   const Interruption& interruption = {});
 
 }  // namespace tutti::bootstrap

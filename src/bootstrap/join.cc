@@ -53,7 +53,9 @@ std::shared_ptr<ControlPlane> arrive(RendezvousClient& rendezvous, const Identit
   if (identity.malformed) throw Error(*identity.malformed);
   requireDescriptors(identity.size);
   Mesh mesh(point.credentials, identity.rank, identity.size, towardsOtherHosts(rendezvous, point));
-  rendezvous.send(mesh.arrival());
+  Arrival own = mesh.arrival();
+  own.ticket = identity.ticket;
+  rendezvous.send(own);
   waitFor(
       rendezvous, [&] { return rendezvous.hasTable(); }, "all ranks to arrive");
   std::vector<PeerSocket> sockets = mesh.connect(rendezvous);
@@ -72,13 +74,13 @@ std::shared_ptr<ControlPlane> arrive(RendezvousClient& rendezvous, const Identit
 /// What a rendezvous that this job's rank 0 did not open says to it: of another job with the same
 /// key, which hears of this one so. Nothing where it is no such rendezvous.
 std::optional<Error> askWhoeverListens(Rendezvous point, const Identity& identity,
-                                       base::Deadline deadline, const std::stop_token& stop) {
+                                       base::Deadline deadline, const Interruption& interruption) {
   point.openedByRankZero = false;  // it is there, or it is not waited for
   const std::chrono::milliseconds left(deadline.remainingMs());
   std::optional<RendezvousClient> rendezvous;
   try {
     rendezvous.emplace(point, identity.rank, identity.size,
-                       base::Deadline::after(std::min(left, kOtherJobTime)), stop);
+                       base::Deadline::after(std::min(left, kOtherJobTime)), interruption);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -95,24 +97,25 @@ std::optional<Error> askWhoeverListens(Rendezvous point, const Identity& identit
 
 /// The rendezvous, where it is in this process: rank 0's, or one of an id that was made here.
 std::shared_ptr<RendezvousServer> serverHere(const Rendezvous& point, const Identity& identity,
-                                             base::Deadline deadline, const std::stop_token& stop) {
+                                             base::Deadline deadline,
+                                             const Interruption& interruption) {
   if (!point.openedByRankZero) return rendezvousOpenedHere(point.credentials.job);
   if (identity.rank != 0) return nullptr;
   try {
     return std::make_shared<RendezvousServer>(point,
                                               std::chrono::milliseconds(deadline.remainingMs()));
   } catch (const Error& error) {
-    const auto answer = askWhoeverListens(point, identity, deadline, stop);
+    const auto answer = askWhoeverListens(point, identity, deadline, interruption);
     if (!answer) throw;
     base::fail(answer->code(), error.what(), "; ", answer->what());
   }
 }
 
 std::shared_ptr<ControlPlane> meet(const Identity& identity, base::Deadline deadline,
-                                   const std::stop_token& stop) {
+                                   const Interruption& interruption) {
   const Rendezvous point = decode(identity.id);
-  const auto server = serverHere(point, identity, deadline, stop);
-  RendezvousClient rendezvous(point, identity.rank, identity.size, deadline, stop);
+  const auto server = serverHere(point, identity, deadline, interruption);
+  RendezvousClient rendezvous(point, identity.rank, identity.size, deadline, interruption);
   try {
     auto plane = arrive(rendezvous, identity, point);
     base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, " joined job ",
@@ -120,7 +123,7 @@ std::shared_ptr<ControlPlane> meet(const Identity& identity, base::Deadline dead
     return plane;
   } catch (const Error& error) {
     const auto first = rendezvous.giveUp({.code = error.code(), .text = error.what()});
-    if (server) server->awaitAllTold(deadline, stop);
+    if (server) server->awaitAllTold(deadline, interruption.stop);
     // Of a loss the rendezvous knows more: who died, and who merely gave up because of it.
     if (first && error.code() == ErrorCode::PeerLost) throw *first;
     throw;
@@ -130,11 +133,11 @@ std::shared_ptr<ControlPlane> meet(const Identity& identity, base::Deadline dead
 }  // namespace
 
 std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline,
-                                   const std::stop_token& stop) {
+                                   const Interruption& interruption) {
   if (identity.malformed) {
     const std::chrono::milliseconds left(deadline.remainingMs());
     try {
-      meet(identity, base::Deadline::after(std::min(left, kMalformedTime)), stop);
+      meet(identity, base::Deadline::after(std::min(left, kMalformedTime)), interruption);
     } catch (const Error&) {
       // It is the one below, or there was nobody to be told.
     }
@@ -142,7 +145,7 @@ std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline dead
   }
   requireMembership(identity.rank, identity.size);
   if (identity.size == 1 && identity.id == UniqueId{}) return makeLocalControlPlanes(1).front();
-  return meet(identity, deadline, stop);
+  return meet(identity, deadline, interruption);
 }
 
 }  // namespace tutti::bootstrap

@@ -18,10 +18,11 @@ constexpr std::chrono::milliseconds kStep{100};
 
 }  // namespace
 
-Meeting::Meeting(const Rendezvous& point, std::string interface, std::chrono::milliseconds lifetime)
+Meeting::Meeting(const Rendezvous& point, std::string interface, std::chrono::milliseconds lifetime,
+                 const ExistingRanks& existing)
     : point_(point),
       interface_(std::move(interface)),
-      roster_(point),
+      roster_(point, existing),
       lifetime_(lifetime),
       end_(Time::now() + lifetime) {}
 
@@ -49,6 +50,7 @@ void Meeting::advance(const wire::PollSet& set) {
   }
   sweep();
   completeIfSettled();
+  failIfGivenUp();
   if (stop_.load())
     fail({.code = ErrorCode::Refused, .text = "the process that opened the rendezvous gave up"});
   if (Time::now() >= end_)
@@ -72,6 +74,25 @@ void Meeting::finish() {
   ended_.notify_all();
 }
 
+void Meeting::giveUp(const Failure& why) {
+  const std::lock_guard lock(mutex_);
+  if (!givenUp_) givenUp_ = why;
+}
+
+void Meeting::failIfGivenUp() {
+  std::optional<Failure> why;
+  {
+    const std::lock_guard lock(mutex_);
+    why = givenUp_;
+  }
+  if (why) fail(*why);
+}
+
+std::optional<Failure> Meeting::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 bool Meeting::finished() const {
   std::lock_guard lock(mutex_);
   return finished_;
@@ -83,7 +104,7 @@ void Meeting::awaitFinish() const {
 }
 
 void Meeting::awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const {
-  if (!refused_.load()) return;
+  if (!refused_.load() || roster_.grows()) return;
   std::unique_lock lock(mutex_);
   const auto ended = [&](std::chrono::milliseconds within) {
     return ended_.wait_for(lock, within, [&] { return finished_; });
@@ -180,10 +201,16 @@ bool Meeting::allTold() const {
 
 void Meeting::fail(const Failure& why, bool isRefusal) {
   if (failure_ || complete_) return;
-  failure_ = why;
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = why;
+  }
   refused_.store(isRefusal);  // from here on others may read the failure
   tell(why);
-  end_ = Time::now() + kLinger;
+  for (Guest& guest : guests_)  // they are about to say who they are
+    if (guest.rank < 0 && !guest.leaving) guest.connection.send(why);
+  const auto lingers = Time::now() + kLinger;
+  end_ = roster_.grows() ? std::max(end_, lingers) : lingers;
 }
 
 void Meeting::tell(const SetupMessage& message) {

@@ -22,7 +22,8 @@ namespace tutti::bootstrap {
 class Meeting {
  public:
   /// `interface`: with the rendezvous's address for other hosts, for messages.
-  Meeting(const Rendezvous& point, std::string interface, std::chrono::milliseconds lifetime);
+  Meeting(const Rendezvous& point, std::string interface, std::chrono::milliseconds lifetime,
+          const ExistingRanks& existing = {});
 
   const Rendezvous& point() const { return point_; }
 
@@ -40,12 +41,17 @@ class Meeting {
   // From any thread.
   /// The process gives up: ranks are told, and it is over.
   void stop() { stop_.store(true); }
+  /// Set-up has no use any more: ranks are told why. So are those that come later.
+  void giveUp(const Failure& why);
   bool finished() const;
+  /// Why it has failed, if it has.
+  std::optional<Failure> failure() const;
   void awaitFinish() const;
   /// See RendezvousServer.
   void awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const;
 
-  /// How long it stays after a failure, for ranks that come late.
+  /// How long it stays after a failure, for ranks that come late. Where a communicator grows, its
+  /// process goes on, and it stays for its lifetime.
   static constexpr std::chrono::milliseconds kLinger{2000};
   /// How long a whole world waits for ranks of another job, where there may be one of the same
   /// name.
@@ -65,6 +71,7 @@ class Meeting {
   void serve(Guest& guest);
   void onArrival(Guest& guest, const Arrival& arrival);
   void onConnected(Guest& guest);
+  void failIfGivenUp();
   void completeIfSettled();
   void onFailure(Guest& guest, const Failure& failure);
   void fail(const Failure& why, bool isRefusal = false);
@@ -86,7 +93,7 @@ class Meeting {
   int connected_ = 0;
   std::optional<Time::time_point> settled_;  // when all are connected: when that is believed
   bool complete_ = false;
-  std::optional<Failure> failure_;
+  std::optional<Failure> failure_;    // set under mutex_, by the rendezvous's thread
   std::atomic<bool> refused_{false};  // by a rank that cannot take part: the failure
   // Then: who has heard of it, or said it, by rank; how many more, who do not know theirs; and of
   // how many, 0 as long as none has said so.
@@ -95,7 +102,8 @@ class Meeting {
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;
-  bool finished_ = false;  // under mutex_
+  bool finished_ = false;           // under mutex_
+  std::optional<Failure> givenUp_;  // the same
 };
 
 }  // namespace tutti::bootstrap

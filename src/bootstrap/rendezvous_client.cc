@@ -19,8 +19,12 @@ constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{100};
 }  // namespace
 
 RendezvousClient::RendezvousClient(const Rendezvous& point, int rank, int size,
-                                   base::Deadline deadline, std::stop_token stop)
-    : point_(point), rank_(rank), size_(size), deadline_(deadline), stop_(std::move(stop)) {
+                                   base::Deadline deadline, Interruption interruption)
+    : point_(point),
+      rank_(rank),
+      size_(size),
+      deadline_(deadline),
+      interruption_(std::move(interruption)) {
   if (point_.network && isLinkLocal(*point_.network))
     if (const auto own = networkInterface())
       point_.network = wire::seenFrom(*point_.network, own->address);
@@ -117,8 +121,8 @@ void RendezvousClient::advance(const wire::PollSet& set) {
   connection_->advance(set);
   while (std::optional<SetupMessage> message = connection_->receive()) take(*message);
   if (connection_->ended() && !complete_)
-    base::fail(ErrorCode::PeerLost, "rank ", rank_, ": ", describe(), " ended during set-up (",
-               progress_, ")");
+    throw RendezvousLost(
+        base::message("rank ", rank_, ": ", describe(), " ended during set-up (", progress_, ")"));
 }
 
 /// With the rank whose process it is in, as far as this rank knows.
@@ -157,7 +161,9 @@ void RendezvousClient::rethrow(const Failure& failure) const {
 }
 
 void RendezvousClient::checkDeadline(const std::string& waitingFor) const {
-  if (stop_.stop_requested())
+  if (interruption_.failure)
+    if (const std::optional<Error> why = interruption_.failure()) throw Error(*why);
+  if (interruption_.stop.stop_requested())
     base::fail(ErrorCode::Aborted, "set-up of rank ", rank_, " of ", size_, " was stopped");
   if (!deadline_.passed()) return;
   base::fail(ErrorCode::Timeout, "set-up of rank ", rank_, " of ", size_,

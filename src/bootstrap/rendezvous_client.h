@@ -2,9 +2,8 @@
 
 // RendezvousClient: one rank's end of its connection with the rendezvous.
 
-#include <stop_token>
-
 #include "src/base/clock.h"
+#include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/wire/setup_connection.h"
 
@@ -13,9 +12,9 @@ namespace tutti::bootstrap {
 class RendezvousClient {
  public:
   /// Connects and authenticates; tries again when nothing listens yet and rank 0 is to open the
-  /// rendezvous. Throws Refused, Timeout or Aborted.
+  /// rendezvous. Throws Refused, Timeout, or what interrupts it.
   RendezvousClient(const Rendezvous& point, int rank, int size, base::Deadline deadline,
-                   std::stop_token stop = {});
+                   Interruption interruption = {});
 
   void send(const SetupMessage& message);
   /// For loops that wait for other things too.
@@ -29,8 +28,7 @@ class RendezvousClient {
   bool hasTable() const { return table_.has_value(); }
   const Table& table() const { return *table_; }
   bool complete() const { return complete_; }
-  /// Throws Timeout with `waitingFor` and what the rendezvous knows, and Aborted after a request
-  /// to stop.
+  /// Throws Timeout with `waitingFor` and what the rendezvous knows, and what interrupts set-up.
   void checkDeadline(const std::string& waitingFor) const;
   /// Says why this rank cannot go on, and makes sure that it is heard. Returns what the rendezvous
   ///  answers, or its end: the first reason that it heard, which is often the better one,
@@ -50,7 +48,7 @@ class RendezvousClient {
   Rendezvous point_;
   int rank_, size_;
   base::Deadline deadline_;
-  std::stop_token stop_;
+  Interruption interruption_;
   std::optional<SetupConnection> connection_;
   std::optional<Table> table_;
   bool arrived_ = false;  // has said so

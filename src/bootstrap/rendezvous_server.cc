@@ -19,4 +19,10 @@ RendezvousServer::~RendezvousServer() {
   meeting_->awaitFinish();
 }
 
+void RendezvousServer::giveUp(const Failure& why) {
+  if (guard_.inForkedChild()) return;
+  meeting_->giveUp(why);
+  if (const auto thread = thread_.lock()) thread->wake();
+}
+
 }  // namespace tutti::bootstrap

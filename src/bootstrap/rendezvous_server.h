@@ -34,6 +34,10 @@ class RendezvousServer {
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
   bool finished() const { return meeting_->finished(); }
+  /// Why it has failed, if it has.
+  std::optional<Failure> failure() const { return meeting_->failure(); }
+  /// Set-up has no use any more: ranks are told why. So are those that come later.
+  void giveUp(const Failure& why);
   /// Where a rank said that it cannot take part: until all others have heard, the deadline, or a
   /// request to stop. Else returns at once.
   void awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const {
@@ -49,6 +53,12 @@ class RendezvousServer {
   std::shared_ptr<Meeting> meeting_;
   const base::ProcessGuard guard_;
 };
+
+/// Opens a rendezvous of this process: for an id, or for a communicator that grows. It ends when
+/// its job is complete or has failed, or with its lifetime.
+std::shared_ptr<RendezvousServer> openRendezvous(UniqueId::Reach reach,
+                                                 std::chrono::milliseconds lifetime,
+                                                 const ExistingRanks& existing = {});
 
 /// Of this process's ids: the rendezvous of that job; nothing where it is gone, or elsewhere.
 std::shared_ptr<RendezvousServer> rendezvousOpenedHere(const wire::JobId& job);

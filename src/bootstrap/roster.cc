@@ -21,10 +21,21 @@ Roster::Decision refuse(Roster::Verdict verdict, ErrorCode code, const Parts&...
 
 }  // namespace
 
-Roster::Roster(const Rendezvous& point)
+Roster::Roster(const Rendezvous& point, const ExistingRanks& existing)
     : job_(point.credentials.job),
       place_(describeAddresses(point)),
-      manyMayHaveIt_(point.openedByRankZero) {}
+      manyMayHaveIt_(point.openedByRankZero),
+      existing_(existing) {}
+
+/// Of a new rank that has the number of an existing one.
+std::optional<Roster::Decision> Roster::wrongSide(const wire::Claim& claim,
+                                                  const Arrival& arrival) const {
+  const bool isExisting = claim.rank < existing_.count;
+  if (!isExisting || arrival.ticket == existing_.ticket) return std::nullopt;
+  return refuse(Verdict::RefuseAll, ErrorCode::Refused, name(claim.rank, arrival.info),
+                " joins a communicator that grows, as if it were one of its ", existing_.count,
+                " ranks: new ranks have the numbers from ", existing_.count, " on");
+}
 
 Roster::Decision Roster::admit(const wire::Claim& claim, const Arrival& arrival) {
   using enum Verdict;
@@ -40,6 +51,7 @@ Roster::Decision Roster::admit(const wire::Claim& claim, const Arrival& arrival)
   if (size_ != 0 && claim.size != size_)
     return refuse(RefuseAll, ErrorCode::Refused, who, " has world size ", claim.size, ", but ",
                   describe(arrived_.begin()->first), " has world size ", size_);
+  if (const auto wrong = wrongSide(claim, arrival)) return *wrong;
   if (const auto same = arrived_.find(claim.rank); same != arrived_.end()) {
     if (manyMayHaveIt_)
       return refuse(RefuseAll, ErrorCode::Refused, describe(claim.rank), " and ", who,
@@ -60,7 +72,7 @@ Roster::Decision Roster::admit(const wire::Claim& claim, const Arrival& arrival)
                   "its network interfaces is up (TUTTI_INTERFACE names one)");
   }
   size_ = claim.size;
-  arrived_.emplace(claim.rank, arrival);
+  arrived_.emplace(claim.rank, arrival).first->second.ticket = {};
   return {};
 }
 

@@ -4,6 +4,7 @@
 // server beside it moves the bytes.
 
 #include <map>
+#include <optional>
 
 #include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/wire/setup_message.h"
@@ -13,7 +14,7 @@ namespace tutti::bootstrap {
 
 class Roster {
  public:
-  explicit Roster(const Rendezvous& point);
+  explicit Roster(const Rendezvous& point, const ExistingRanks& existing = {});
 
   enum class Verdict {
     Welcome,
@@ -34,6 +35,8 @@ class Roster {
   bool lacks(const wire::Claim& claim) const;
 
   bool complete() const { return size_ > 0 && arrived_.size() == static_cast<size_t>(size_); }
+  /// Whether its job is a communicator that grows.
+  bool grows() const { return existing_.count > 0; }
   int size() const { return size_; }  ///< 0 before anybody came
   Table table() const;
   /// "rank 2 (pid 7 on host n)"
@@ -42,9 +45,12 @@ class Roster {
   std::string progress() const;
 
  private:
+  std::optional<Decision> wrongSide(const wire::Claim& claim, const Arrival& arrival) const;
+
   wire::JobId job_;
   std::string place_;
   bool manyMayHaveIt_;  // the rendezvous, as variables say where it is
+  const ExistingRanks existing_;
   int size_ = 0;
   std::map<int, Arrival> arrived_;
   std::string remarks_;  // about those who were refused, for the message of a timeout

@@ -15,10 +15,10 @@
 namespace tutti {
 namespace {
 
-using bootstrap::RendezvousServer;
-
+using bootstrap::ExistingRanks;
 using bootstrap::Meeting;
 using bootstrap::Rendezvous;
+using bootstrap::RendezvousServer;
 using bootstrap::RendezvousThread;
 
 /// Owns the rendezvous of this process's ids. They end when their job is complete or set-up
@@ -27,23 +27,25 @@ using bootstrap::RendezvousThread;
 class OpenRendezvous {
  public:
   /// At a new address or at that of earlier ids, with a secret of its own.
-  Rendezvous open(const std::optional<wire::Address>& network, std::chrono::milliseconds lifetime) {
+  std::shared_ptr<RendezvousServer> open(const std::optional<wire::Address>& network,
+                                         std::chrono::milliseconds lifetime,
+                                         const ExistingRanks& existing) {
     std::lock_guard lock(mutex_);
     servers_.remove_if([](const auto& other) { return other->finished(); });
     std::weak_ptr<RendezvousThread>& known = threads_[network ? 1 : 0];
     auto thread = known.lock();
     std::shared_ptr<Meeting> meeting;
-    if (thread && listensAt(*thread, network)) meeting = meetAt(*thread, lifetime);
+    if (thread && listensAt(*thread, network)) meeting = meetAt(*thread, lifetime, existing);
     if (!meeting || !thread->add(meeting)) {
       Rendezvous point = bootstrap::randomRendezvous();
       point.network = network;
       thread = std::make_shared<RendezvousThread>(point, RendezvousThread::Jobs::Many);
-      meeting = meetAt(*thread, lifetime);
+      meeting = meetAt(*thread, lifetime, existing);
       RendezvousThread::start(thread, meeting);
       known = thread;
     }
     servers_.push_back(std::make_shared<RendezvousServer>(thread, meeting));
-    return meeting->point();
+    return servers_.back();
   }
   std::shared_ptr<RendezvousServer> of(const wire::JobId& job) {
     std::lock_guard lock(mutex_);
@@ -58,10 +60,11 @@ class OpenRendezvous {
     return !network || thread.point().network->ip == network->ip;
   }
   static std::shared_ptr<Meeting> meetAt(const RendezvousThread& thread,
-                                         std::chrono::milliseconds lifetime) {
+                                         std::chrono::milliseconds lifetime,
+                                         const ExistingRanks& existing) {
     Rendezvous point = thread.point();
     point.credentials = bootstrap::randomRendezvous().credentials;
-    return std::make_shared<Meeting>(point, thread.interface(), lifetime);
+    return std::make_shared<Meeting>(point, thread.interface(), lifetime, existing);
   }
 
   std::mutex mutex_;
@@ -69,7 +72,7 @@ class OpenRendezvous {
   std::list<std::shared_ptr<RendezvousServer>> servers_;
 };
 
-OpenRendezvous& openRendezvous() {
+OpenRendezvous& ofThisProcess() {
   static OpenRendezvous openOnes;
   return openOnes;
 }
@@ -84,23 +87,29 @@ int digitValue(char digit) {
 }  // namespace
 
 std::shared_ptr<RendezvousServer> bootstrap::rendezvousOpenedHere(const wire::JobId& job) {
-  return openRendezvous().of(job);
+  return ofThisProcess().of(job);
 }
 
-UniqueId UniqueId::create(Reach reach) {
+std::shared_ptr<RendezvousServer> bootstrap::openRendezvous(UniqueId::Reach reach,
+                                                            std::chrono::milliseconds lifetime,
+                                                            const ExistingRanks& existing) {
   std::optional<wire::Address> network;
-  if (reach == Reach::Network)
-    if (const auto interface = bootstrap::networkInterface()) network = interface->address;
-  const std::chrono::milliseconds lifetime(base::env().setupTimeoutMs);
-  OpenRendezvous& openOnes = openRendezvous();  // before the server's thread logs anything
+  if (reach == UniqueId::Reach::Network)
+    if (const auto interface = networkInterface()) network = interface->address;
+  OpenRendezvous& openOnes = ofThisProcess();  // before the server's thread logs anything
   try {
-    return bootstrap::encode(openOnes.open(network, lifetime));
+    return openOnes.open(network, lifetime, existing);
   } catch (const Error& error) {
     const base::Env& env = base::env();
     if (!network || !env.interface.empty() || !env.socketInterfaces.empty()) throw;
     base::log(LogLevel::Info, "this id is good on this host only: ", error.what());
-    return bootstrap::encode(openOnes.open(std::nullopt, lifetime));
+    return openOnes.open(std::nullopt, lifetime, existing);
   }
+}
+
+UniqueId UniqueId::create(Reach reach) {
+  const std::chrono::milliseconds lifetime(base::env().setupTimeoutMs);
+  return bootstrap::encode(bootstrap::openRendezvous(reach, lifetime)->point());
 }
 
 std::string UniqueId::toHex() const { return base::hex(bytes); }

@@ -1,6 +1,8 @@
 #include "src/communicator/children.h"
 
+#include "src/base/check.h"
 #include "src/base/integers.h"
+#include "src/wire/secrets.h"
 
 namespace tutti::communicator {
 namespace {
@@ -16,6 +18,38 @@ uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words) {
 }
 
 }  // namespace
+
+Growth::~Growth() {
+  giveUp(Error(ErrorCode::Refused, "the communicator that was to grow is gone"));
+}
+
+UniqueId Growth::open(int ranks, UniqueId::Reach reach, std::chrono::milliseconds lifetime) {
+  if (id_ && !ended())
+    base::fail(ErrorCode::InvalidUsage,
+               "growId(): the id of an earlier call is not used yet; grow() uses it");
+  close();
+  ticket_ = wire::randomBytes<sizeof(bootstrap::Ticket)>();
+  rendezvous_ = bootstrap::openRendezvous(reach, lifetime, {.count = ranks, .ticket = ticket_});
+  id_ = bootstrap::encode(rendezvous_->point());
+  return *id_;
+}
+
+std::optional<Error> Growth::ended() const {
+  if (const auto failure = rendezvous_->failure()) return Error(failure->code, failure->text);
+  if (!rendezvous_->finished()) return std::nullopt;
+  return Error(ErrorCode::Refused, "it was used");
+}
+
+void Growth::giveUp(const Error& why) {
+  if (!id_) return;
+  rendezvous_->giveUp({.code = why.code(), .text = why.what()});
+  close();
+}
+
+void Growth::close() {
+  id_.reset();
+  rendezvous_.reset();
+}
 
 uint64_t Children::idOfSplit(uint32_t split, int64_t color) const {
   return derivedId(parent_, {kFromSplit, split, static_cast<uint64_t>(color)});

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -16,7 +15,6 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/bootstrap/bootstrap.h"
-#include "src/bootstrap/rendezvous.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/local.h"
@@ -34,8 +32,6 @@ using plan::Collective;
 
 namespace {
 
-constexpr uint64_t kRootId = 1;
-
 /// Of ranks that are all in this process.
 uint64_t nextLocalJob() {
   static std::atomic<uint64_t> made{0};
@@ -44,11 +40,7 @@ uint64_t nextLocalJob() {
 
 uint64_t jobOf(const bootstrap::Identity& identity) {
   if (identity.size == 1) return nextLocalJob();
-  const wire::JobId job = bootstrap::decode(identity.id).credentials.job;
-  uint64_t number = 0;
-  static_assert(sizeof number <= sizeof job);
-  std::memcpy(&number, job.data(), sizeof number);
-  return number;
+  return communicator::numberOfJob(identity.id);
 }
 
 base::Deadline setupDeadline(const Settings& settings) {
@@ -87,20 +79,15 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   const base::Deadline deadline = setupDeadline(settings);
   std::shared_ptr<World> world;
   try {
-    auto plane = bootstrap::join(identity, deadline, options.stop);
+    auto plane = bootstrap::join(identity, deadline, {.stop = options.stop});
     world = std::make_shared<World>(jobOf(identity), std::move(plane), nullptr);
   } catch (const Error&) {
     if (refusal) throw Error(*refusal);
     throw;
   }
-  std::vector<int> members(identity.size);
-  for (int r = 0; r < identity.size; ++r) members[r] = r;
-  auto impl = std::make_shared<Impl>(
-      communicator::Membership(std::move(world), std::move(members), identity.rank, kRootId),
-      settings);
+  auto impl = std::make_shared<Impl>(communicator::Membership::ofJob(std::move(world)), settings);
   const std::stop_callback stopped(options.stop, [&made = *impl] {  // which the result owns
-    made.failure.fail(Error(ErrorCode::Aborted, "set-up of " + made.who.self() + " was stopped"),
-                      true);
+    made.stopSetup();
   });
   if (refusal) impl->refuse(*refusal);
   impl->connect(deadline);
@@ -130,8 +117,6 @@ std::vector<Communicator> makeLocal(
   settings.tuning = communicator::ownTuning();
   TUTTI_REQUIRE(options.devices.empty() || std::cmp_equal(options.devices.size(), size),
                 options.devices.size(), " devices for ", size, " ranks");
-  std::vector<int> members(size);
-  for (int r = 0; r < size; ++r) members[r] = r;
   std::vector<std::shared_ptr<Communicator::Impl>> impls;
   std::vector<std::unique_ptr<transports::Endpoint>> endpoints;
   if (planes.empty()) planes = bootstrap::makeLocalControlPlanes(size);
@@ -140,8 +125,8 @@ std::vector<Communicator> makeLocal(
   for (int r = 0; r < size; ++r) {
     auto world = std::make_shared<World>(job, std::move(planes[r]), windows);
     if (!options.devices.empty()) settings.device = options.devices[r];
-    impls.push_back(std::make_shared<Communicator::Impl>(
-        Membership(std::move(world), members, r, kRootId), settings));
+    impls.push_back(
+        std::make_shared<Communicator::Impl>(Membership::ofJob(std::move(world)), settings));
     if (size > 1) endpoints.push_back(makeEndpoint(r));
   }
   if (size == 1)

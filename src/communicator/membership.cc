@@ -1,11 +1,17 @@
 #include "src/communicator/membership.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "src/base/check.h"
 
 namespace tutti::communicator {
+namespace {
+
+constexpr uint64_t kRootId = 1;  // of a job's first communicator
+
+}  // namespace
 
 Membership::Membership(std::shared_ptr<World> world, std::vector<int> members, int rank,
                        uint64_t id)
@@ -25,6 +31,13 @@ std::vector<int> Membership::inWorld(std::span<const int> ranks) const {
   std::vector<int> members;
   for (const int rank : ranks) members.push_back(inWorld(rank));
   return members;
+}
+
+Membership Membership::ofJob(std::shared_ptr<World> world) {
+  const int rank = world->control->rank();
+  std::vector<int> members(static_cast<size_t>(world->control->size()));
+  std::iota(members.begin(), members.end(), 0);
+  return {std::move(world), std::move(members), rank, kRootId};
 }
 
 Membership Membership::part(std::span<const int> ranks, uint64_t id) const {

@@ -40,6 +40,8 @@ class Membership {
 
   /// The ranks of the world that `ranks` of this communicator are.
   std::vector<int> inWorld(std::span<const int> ranks) const;
+  /// The first communicator of a job, of all its ranks.
+  static Membership ofJob(std::shared_ptr<World> world);
   /// The communicator of `ranks`, in this order. This rank has to be among them.
   Membership part(std::span<const int> ranks, uint64_t id) const;
 

@@ -196,15 +196,17 @@ void OperationWork::watch() {
   if (waitingSinceNs_ == 0) waitingSinceNs_ = now;
   owners_->host.noteWaiting(entry_.number, *operation_, waitingSinceNs_);
   if (isExchange() && owners_->peers.someoneStopped()) watchLeavers();
-  if (now - waitingSinceNs_ > owners_->settings.timeoutMs * 1'000'000) timeOut();
+  if (now - waitingSinceNs_ > timeoutMs() * 1'000'000) timeOut();
 }
+
+int64_t OperationWork::timeoutMs() const { return limitMs_.value_or(owners_->settings.timeoutMs); }
 
 void OperationWork::timeOut() {
   const Membership& who = owners_->who;
   const auto entry = owners_->host.recorder().find(entry_.number);
   const int peer = entry ? entry->waitingFor : -1;
   std::string text = base::message(who.self(), ": ", entry ? entry->nameAndCall() : "an operation",
-                                   " did not complete within ", owners_->settings.timeoutMs, " ms");
+                                   " did not complete within ", timeoutMs(), " ms");
   if (peer >= 0) {
     text += base::message("; it waits for ", who.name(peer), " with ", entry->bytesReceived,
                           " bytes received");

@@ -42,6 +42,8 @@ class OperationWork final : public device::Work {
 
   /// Gives it the next number of its communicator. By the thread that issues, before poll().
   void takeNumber();
+  /// Its time, in the place of that of the settings. Before poll().
+  void limit(int64_t timeoutMs) { limitMs_ = timeoutMs; }
   /// Idle until it is this operation's turn. Whatever it throws is the communicator's failure, an
   /// Error.
   Status poll() override;
@@ -64,6 +66,7 @@ class OperationWork final : public device::Work {
   Status step();
   void begin();
   void watch();  // deadlines and departures, looked at now and then
+  int64_t timeoutMs() const;
   void timeOut();
   void watchLeavers();
   void inquire(const executor::MismatchSeen& seen);
@@ -82,6 +85,7 @@ class OperationWork final : public device::Work {
   CallPlacement placement_;
   Recorder::Entry entry_;  // its number is 0 before it has one
   executor::Operation* operation_ = nullptr;
+  std::optional<int64_t> limitMs_;  // in the place of that of the settings
   bool running_ = false;
   bool ended_ = false;
   bool leaving_ = false;        // it has failed, and waits for its zero-copy sends

@@ -5,12 +5,6 @@
 #include "src/base/check.h"
 
 namespace tutti::communicator {
-namespace {
-
-// Within this time the death of a rank of this host is known to all.
-constexpr std::chrono::seconds kDeathIsKnown{1};
-
-}  // namespace
 
 Peers::Peers(const Membership& who, Messages& messages, FailureState& failure)
     : who_(who), messages_(messages), failure_(failure), peers_(static_cast<size_t>(who.size())) {

@@ -6,6 +6,7 @@
 // `someoneStopped_` is raised after what it says is written, and spares operations the lock.
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -80,6 +81,9 @@ class Peers {
   /// Which have arrived.
   bootstrap::ControlMessage takeHello(int peer);
   ToldGpuState takeGpuState(int peer, size_t round);
+
+  /// Within this time the death of a rank of this host is known to all.
+  static constexpr std::chrono::seconds kDeathIsKnown{1};
 
  private:
   Peer& own(int peer) { return peers_[static_cast<size_t>(peer)]; }

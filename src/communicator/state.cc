@@ -76,6 +76,10 @@ void Communicator::Impl::refuse(const Error& why) {
   throw named;
 }
 
+void Communicator::Impl::stopSetup() {
+  failure.fail(Error(ErrorCode::Aborted, "set-up of " + who.self() + " was stopped"), true);
+}
+
 void Communicator::Impl::connect(base::Deadline deadline) {
   try {
     communicator::requirePossible(owners);

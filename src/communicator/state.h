@@ -55,6 +55,8 @@ struct Communicator::Impl final : std::enable_shared_from_this<Impl> {
   /// Instead of connect(), where this rank's settings are invalid: throws `why` with this rank's
   /// name, and so does connect() of all others.
   [[noreturn]] void refuse(const Error& why);
+  /// During connect(), from any thread: it throws Aborted, and so does that of all others.
+  void stopSetup();
   /// Joins all ranks of one process in one call.
   static void connectLocal(const std::vector<std::shared_ptr<Impl>>& ranks,
                            std::vector<std::unique_ptr<transports::Endpoint>> endpoints);
@@ -68,6 +70,8 @@ struct Communicator::Impl final : std::enable_shared_from_this<Impl> {
   /// Those of this rank's color, or null.
   std::shared_ptr<Impl> splitBy(const std::vector<communicator::SplitVote>& said);
   std::shared_ptr<Impl> subset(std::span<const int> ranks, const communicator::Settings& its);
+  /// With new ranks (grow.cc).
+  std::shared_ptr<Impl> grown(const GrowArgs& args);
 
   // Shrinking (shrink.cc).
   /// The communicator of those that the survivors agree on, not connected.

@@ -1,8 +1,19 @@
 #include "src/communicator/world.h"
 
+#include <cstring>
 #include <utility>
 
+#include "src/bootstrap/rendezvous.h"
+
 namespace tutti::communicator {
+
+uint64_t numberOfJob(const UniqueId& id) {
+  const wire::JobId job = bootstrap::decode(id).credentials.job;
+  uint64_t number = 0;
+  static_assert(sizeof number <= sizeof job);
+  std::memcpy(&number, job.data(), sizeof number);
+  return number;
+}
 
 World::World(uint64_t jobNumber, std::shared_ptr<bootstrap::ControlPlane> plane,
              std::shared_ptr<SharedWindows> shared)

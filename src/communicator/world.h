@@ -19,6 +19,9 @@
 
 namespace tutti::communicator {
 
+/// Of the job of an id: the same on all ranks, and hardly for another job.
+uint64_t numberOfJob(const UniqueId& id);
+
 struct World {
   const base::ProcessGuard guard;
   const uint64_t job;  ///< the same on all ranks, and hardly for another job

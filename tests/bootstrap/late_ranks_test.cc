@@ -90,7 +90,8 @@ TEST(LateRanks, AreNotWaitedForForEver) {
     });
     const UniqueId id = UniqueId::at(base::message("127.0.0.1:", 29562 + rank));
     return greet(*join({.rank = 0, .size = 2, .id = id, .source = "test"},
-                       base::Deadline::after(rank == 0 ? kPatience : 1000ms), stop.get_token()));
+                       base::Deadline::after(rank == 0 ? kPatience : 1000ms),
+                       {.stop = stop.get_token()}));
   });
   expectAll(ranks.results(), "RLIMIT_NOFILE");
 }

@@ -54,7 +54,8 @@ Arrival someArrival() {
   return {
       .info = {.host = "host", .bootId = "boot/net:1", .pid = 42, .cores = 8, .interface = "eth0"},
       .listening = wire::randomUnixAddress(),
-      .network = wire::resolve("10.0.0.1", 4711)};
+      .network = wire::resolve("10.0.0.1", 4711),
+      .ticket = {std::byte{7}}};
 }
 
 UniqueId someId() {

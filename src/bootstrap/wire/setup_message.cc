@@ -1,5 +1,7 @@
 #include "src/bootstrap/wire/setup_message.h"
 
+#include <algorithm>
+
 namespace tutti::bootstrap {
 namespace {
 
@@ -13,6 +15,7 @@ struct Writer {
     write(out, arrival.listening);
     out.put(arrival.network.has_value());
     if (arrival.network) write(out, *arrival.network);
+    out.put(arrival.ticket);
   }
   void operator()(const Table& table) {
     out.put(static_cast<uint32_t>(table.ranks.size()));
@@ -33,6 +36,10 @@ Arrival readArrival(base::ByteReader& in) {
   arrival.info = readPeerInfo(in);
   arrival.listening = wire::readAddress(in);
   if (in.getFlag("network")) arrival.network = wire::readAddress(in);
+  const base::Bytes ticket = in.getBytes("ticket", arrival.ticket.size());
+  if (ticket.size() != arrival.ticket.size())
+    base::fail(ErrorCode::Refused, "a ticket of ", ticket.size(), " bytes");
+  std::ranges::copy(ticket, arrival.ticket.begin());
   return arrival;
 }
 

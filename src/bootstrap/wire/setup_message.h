@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "src/bootstrap/host_facts.h"
+#include "src/bootstrap/ticket.h"
 #include "src/wire/address.h"
 
 namespace tutti::bootstrap {
@@ -15,6 +16,7 @@ struct Arrival {
   wire::Address listening;                 ///< for ranks of its host
   std::optional<wire::Address> network{};  ///< of info.interface, for those of other hosts; else
                                            ///< they cannot
+  Ticket ticket = {};                      ///< for the rendezvous alone: none in a table
 };
 /// Rendezvous: all ranks, by rank.
 struct Table {

@@ -31,6 +31,7 @@ void FailureState::fail(const Error& error, bool tellOthers) {
     effects_.abort();
   }
   notify();
+  ended_.request_stop();
   if (tellOthers) tell(error);
   if (error.code() != ErrorCode::Aborted)
     base::log(LogLevel::Error, who_.self(), ": ", error.what(), "; recent operations:\n",

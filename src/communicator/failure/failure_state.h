@@ -19,6 +19,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include <tutti/error.h>
@@ -56,6 +57,8 @@ class FailureState {
   void throwIfFailed() const;
   [[noreturn]] void throwFailure() const;
   std::optional<Error> reason() const;
+  /// Asks to stop when the first failure is there, on the thread that sets it.
+  std::stop_token ended() const { return ended_.get_token(); }
 
   Lock lock() const { return Lock(mutex_); }
   const std::optional<Error>& reason(const Lock&) const { return failure_; }
@@ -83,6 +86,7 @@ class FailureState {
   mutable std::condition_variable changed_;
   std::optional<Error> failure_;
   int64_t failedAtNs_ = 0;
+  std::stop_source ended_;
 };
 
 }  // namespace tutti::communicator

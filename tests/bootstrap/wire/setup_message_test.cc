@@ -16,7 +16,8 @@ using tests::contains;
 Arrival arrivalOf(int64_t pid) {
   return {.info = {.host = "host", .bootId = "boot", .pid = pid, .cores = 8, .interface = "eth0"},
           .listening = wire::randomUnixAddress(),
-          .network = wire::resolve("10.0.0.1", 4711)};
+          .network = wire::resolve("10.0.0.1", 4711),
+          .ticket = {std::byte{1}, std::byte{2}}};
 }
 
 template <class Message>
@@ -42,6 +43,7 @@ TEST(SetupMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(back.info.interface, "eth0");
   EXPECT_EQ(back.listening, arrival.listening);
   EXPECT_EQ(back.network, arrival.network);
+  EXPECT_EQ(back.ticket, arrival.ticket);
   Arrival local = arrival;
   local.network.reset();
   EXPECT_FALSE(backAndForth(local).network);
@@ -54,6 +56,13 @@ TEST(SetupMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(failure.text, "because");
   backAndForth(Connected{});
   backAndForth(Complete{});
+}
+
+TEST(SetupMessages, HaveTicketsOfOneLength) {
+  base::Bytes bytes = encode(arrivalOf(42));
+  bytes[bytes.size() - sizeof(Ticket) - sizeof(uint64_t)] = std::byte{sizeof(Ticket) - 1};
+  bytes.pop_back();
+  EXPECT_TRUE(contains(refusalOf(bytes), "a ticket of 15 bytes")) << refusalOf(bytes);
 }
 
 TEST(SetupMessages, HaveTextsOfBoundedLength) {

@@ -15,18 +15,6 @@ using namespace tutti::nccl;
 
 namespace {
 
-/// Now, or at the end of the group.
-ncclResult_t makeOrCollect(Making making) {
-  NcclGroup& group = NcclGroup::ofThread();
-  if (group.open()) {
-    group.add(std::move(making));
-    return ncclSuccess;
-  }
-  std::vector<Making> one;
-  one.push_back(std::move(making));
-  return run(std::move(one));
-}
-
 NcclHandles& handles() { return NcclHandles::ofProcess(); }
 
 }  // namespace

@@ -94,4 +94,15 @@ ncclResult_t NcclGroup::simulateEnd(std::optional<double>& microseconds) {
   return ncclSuccess;
 }
 
+ncclResult_t makeOrCollect(Making making) {
+  NcclGroup& group = NcclGroup::ofThread();
+  if (group.open()) {
+    group.add(std::move(making));
+    return ncclSuccess;
+  }
+  std::vector<Making> one;
+  one.push_back(std::move(making));
+  return run(std::move(one));
+}
+
 }  // namespace tutti::nccl

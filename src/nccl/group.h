@@ -53,6 +53,9 @@ class NcclGroup {
   Collected collected_;
 };
 
+/// Makes it now, or at the end of the group that is open.
+ncclResult_t makeOrCollect(Making making);
+
 /// guard() for calls that may be in a group.
 template <class Body>
 ncclResult_t guardInGroup(const char* function, const Body& body) noexcept {

@@ -30,6 +30,13 @@ std::string transportOf(Device device) {
   return device.kind == DeviceKind::Host ? environment().transport : "";
 }
 
+UniqueId toUniqueId(const ncclUniqueId& id) {
+  UniqueId same;
+  static_assert(sizeof id == sizeof same.bytes);
+  std::memcpy(same.bytes.data(), &id, sizeof id);
+  return same;
+}
+
 /// The handle of a communicator that is going to be there.
 void giveHandle(Making& making) {
   *making.out = making.handle = making.comm ? NcclHandles::ofProcess().add(making.comm) : nullptr;
@@ -189,7 +196,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                     Comm::Facts{.device = place.index, .place = place, .config = settings}),
                 .out = out,
                 .blocking = settings.blocking};
-  CommunicatorOptions options{.id = UniqueId{},
+  CommunicatorOptions options{.id = toUniqueId(id),
                               .rank = rank,
                               .size = size,
                               .algorithm = environment().algorithm,
@@ -198,8 +205,6 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                               .gpuBlocks = settings.maxBlocks,
                               .gpuCopies = settings.byCopies,
                               .stop = making.comm->stopToken()};
-  static_assert(sizeof id == sizeof options.id->bytes);
-  std::memcpy(options.id->bytes.data(), &id, sizeof id);
   applyEncryption(options);
   making.seat = {*options.id, rank, size};
   making.make = [options] { return Communicator::create(options); };
@@ -264,6 +269,27 @@ Making makeByResume(ncclComm_t handle) {
   making.make = [resumption = std::make_shared<Comm::Resumption>(comm)] {
     return resumption->resume();
   };
+  return making;
+}
+
+Making makeByGrow(ncclComm_t parent, int size, const ncclUniqueId* id, ncclComm_t* out,
+                  const ncclConfig_t* config) {
+  TUTTI_REQUIRE(out, "newcomm is null");
+  const auto above = NcclHandles::ofProcess().find(parent);
+  const NcclConfig settings = readConfig(config, above->facts().config);
+  Making making{.function = "ncclCommGrow", .out = out, .blocking = settings.blocking};
+  making.parent = std::make_shared<Comm::Parenthood>(above, Comm::Operations::Remain);
+  if (making.parent->revoked())
+    base::fail(ErrorCode::InvalidUsage,
+               "the communicator was revoked: ncclCommShrink makes one that can grow");
+  making.comm = std::make_shared<Comm>(Comm::Facts{
+      .device = above->facts().device, .place = above->facts().place, .config = settings});
+  GrowArgs args{.size = size, .stop = making.comm->stopToken()};
+  if (id) args.id = toUniqueId(*id);
+  making.make = [args, parenthood = std::weak_ptr(making.parent)] {
+    return parenthood.lock()->communicator().grow(args);
+  };
+  giveHandle(making);
   return making;
 }
 

@@ -39,6 +39,9 @@ Making makeBySplit(ncclComm_t parent, int color, int key, ncclComm_t* out,
                    const ncclConfig_t* config);
 Making makeByShrink(ncclComm_t parent, const int* excluded, int excludedCount, ncclComm_t* out,
                     const ncclConfig_t* config, int flags);
+/// Of a rank of `parent`; `id` on the one that has made it, else null.
+Making makeByGrow(ncclComm_t parent, int size, const ncclUniqueId* id, ncclComm_t* out,
+                  const ncclConfig_t* config);
 
 Making makeByResume(ncclComm_t comm);
 

@@ -262,6 +262,34 @@ static void revoke_of_rank(const Rank* rank) {
 }
 static void revoke(void) { run_threads(3, revoke_of_rank); }
 
+/* Ranks 0 and 1 have a communicator, and the others join it. */
+static void grow_of_rank(const Rank* rank) {
+  enum { kExisting = 2 };
+  const int device = rank->rank % device_count();
+  CUDA(cudaSetDevice(device));
+  ncclComm_t comm = NULL, grown = NULL;
+  if (rank->rank < kExisting) OK(ncclCommInitRank(&comm, kExisting, rank->id, rank->rank));
+  if (rank->rank == 0) OK(ncclCommGetUniqueId(comm, &rank->shared->second_id));
+  meet(rank, 0);
+  const ncclUniqueId* id = rank->rank == 1 ? NULL : &rank->shared->second_id;
+  OK(ncclCommGrow(comm, rank->size, id, comm ? -1 : rank->rank, &grown, NULL));
+  Gpu g = make_gpu(rank->rank, rank->size, device, grown);
+  int said = -1;
+  OK(ncclCommCuDevice(grown, &said));
+  CHECK_EQ(said, device);
+  every_collective(&g);
+  meet(rank, 1); /* memory is freed when no kernel waits for a rank any more */
+  if (comm) {
+    const int members[] = {0, 1};
+    Gpu old = part_of(&g, comm, members, kExisting);
+    every_collective(&old);
+  }
+  meet(rank, 2);
+  if (comm) OK(ncclCommDestroy(comm));
+  end_gpu(&g);
+}
+static void grow(void) { run_threads(4, grow_of_rank); }
+
 const Case gpu_life_cases[] = {{"gpu/nonblocking", nonblocking_calls},
                                {"gpu/abort_spinning", abort_spinning},
                                {"gpu/disagreement", disagreement},
@@ -272,4 +300,5 @@ const Case gpu_life_cases[] = {{"gpu/nonblocking", nonblocking_calls},
                                {"gpu/shrink_after_death", shrink_after_death},
                                {"gpu/shrink_ends_calls", shrink_ends_calls},
                                {"gpu/revoke", revoke},
+                               {"gpu/grow", grow},
                                {NULL, NULL}};

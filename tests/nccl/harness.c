@@ -134,6 +134,18 @@ ncclComm_t join(const Rank* rank) {
   return comm;
 }
 
+void check_sum(ncclComm_t comm, int size) {
+  int count = 0, rank = -1;
+  OK(ncclCommCount(comm, &count));
+  CHECK_EQ(count, size);
+  OK(ncclCommUserRank(comm, &rank));
+  int mine = rank + 1, sum = 0;
+  const ncclResult_t result = ncclAllReduce(&mine, &sum, 1, ncclInt, ncclSum, comm, NULL);
+  CHECK(result == ncclSuccess || result == ncclInProgress);
+  CHECK_EQ(settle(comm), ncclSuccess);
+  CHECK_EQ(sum, size * (size + 1) / 2);
+}
+
 static int run_case(const Case* one) {
   fflush(NULL);
   const pid_t pid = fork();

@@ -79,6 +79,8 @@ void run_processes_during(int size, RankBody body, int killed, void (*meanwhile)
 void run_threads(int size, RankBody body);
 
 ncclComm_t join(const Rank* rank);
+/* Every rank's number plus one, summed, is what the ranks of a whole communicator make. */
+void check_sum(ncclComm_t comm, int size);
 /* Settings with blocking = 0. */
 ncclConfig_t nonblocking(void);
 
@@ -100,6 +102,6 @@ typedef struct {
  * says how each has ended. The program's exit status. */
 int run_cases(const Case* const* files, size_t count, const char* prefix);
 extern const Case library_cases[], life_cases[], collective_cases[], group_cases[], failure_cases[],
-    today_cases[], gpu_cases[], gpu_life_cases[], gpu_today_cases[];
+    today_cases[], grow_cases[], gpu_cases[], gpu_life_cases[], gpu_today_cases[];
 
 #endif

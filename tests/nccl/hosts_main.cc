@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string>
 
+#include <nccl.h>
+
 #include <tutti/error.h>
 
 #include "tests/nccl/hosts.h"
@@ -49,6 +51,11 @@ constexpr Run kRuns[] = {
     {"life/splits", 2, 10'000, "NCCL_SOCKET_IFNAME", "tun", NetworkHosts::kTunnel},
     {"collectives/", 1, 10'000, "NCCL_SHM_DISABLE", "1", "lo"},
     {"failure/"},
+#if NCCL_VERSION_CODE >= 22902
+    {"grow/processes", 3, 500},
+    {"grow/an_existing", 3, 500},
+    {"grow/replaces", 4, 500},
+#endif
     {"hosts/calls", 4},
     {"hosts/death_amid_sums", 3},
     {"hosts/partition"},

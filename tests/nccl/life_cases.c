@@ -5,19 +5,6 @@
 
 #include "harness.h"
 
-/* Every rank's number plus one, summed, is what the ranks of a whole communicator make. */
-static void check_sum(ncclComm_t comm, int size) {
-  int count = 0, rank = -1;
-  OK(ncclCommCount(comm, &count));
-  CHECK_EQ(count, size);
-  OK(ncclCommUserRank(comm, &rank));
-  int mine = rank + 1, sum = 0;
-  const ncclResult_t result = ncclAllReduce(&mine, &sum, 1, ncclInt, ncclSum, comm, NULL);
-  CHECK(result == ncclSuccess || result == ncclInProgress);
-  CHECK_EQ(settle(comm), ncclSuccess);
-  CHECK_EQ(sum, size * (size + 1) / 2);
-}
-
 static void whole_life(const Rank* rank) {
   ncclComm_t comm = join(rank);
   int number = -1;

@@ -4,7 +4,7 @@
 #include "harness.h"
 
 int main(int argc, char** argv) {
-  const Case* const files[] = {library_cases, life_cases,    collective_cases,
-                               group_cases,   failure_cases, today_cases};
+  const Case* const files[] = {library_cases, life_cases,  collective_cases, group_cases,
+                               failure_cases, today_cases, grow_cases};
   return run_cases(files, sizeof files / sizeof *files, argc > 1 ? argv[1] : "");
 }

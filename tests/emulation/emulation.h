@@ -110,10 +110,11 @@ void allow(const void* from, size_t bytes);
 void bindMulticast(const void* address, size_t bytes, std::vector<void*> replicas);
 void unbindMulticast(const void* address);
 
-/// Called before each store of a kernel's thread that releases, with its device and the word: for
-/// links that deliver something else than was sent.
-using ReleaseObserver = void (*)(int device, void* word);
-void observeReleases(ReleaseObserver observer);
+/// Called before each store of a word by a kernel's thread that others may wait for, with its
+/// device and whether it releases: for links that are not there, or deliver something else than was
+/// sent. What it returns is wrong with the store; nothing: the store is made.
+using StoreObserver = std::string (*)(int device, void* word, bool releases);
+void observeStores(StoreObserver observer);
 
 /// Ends the process with kErrorStatus; `text` names what is wrong. From a kernel's thread the
 /// report says which.

@@ -1,8 +1,10 @@
 #include "tests/emulation/environment.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <sstream>
 #include <string>
 
 #include "tests/emulation/emulation.h"
@@ -47,6 +49,33 @@ std::vector<int> visibleOf(int devices) {
   return visible;
 }
 
+/// "0-1:none"
+PeerRule ruleOf(const std::string& text, int devices) {
+  PeerRule rule;
+  char word[8] = {};
+  int read = 0;
+  const bool isRule =
+      std::sscanf(text.c_str(), "%d-%d:%7[a-z]%n", &rule.first, &rule.second, word, &read) == 3 &&
+      read == static_cast<int>(text.size());
+  const std::string what = word;
+  const auto isDevice = [&](int device) { return device >= 0 && device < devices; };
+  if (!isRule || (what != "none" && what != "lies") || rule.first == rule.second ||
+      !isDevice(rule.first) || !isDevice(rule.second))
+    fail("TUTTI_EMULATION_PEERS has \"" + text + "\", and not two of the " +
+         std::to_string(devices) + " devices and what they are, as in 0-1:none or 2-3:lies");
+  rule.lies = what == "lies";
+  return rule;
+}
+
+std::vector<PeerRule> rulesOf(int devices) {
+  std::vector<PeerRule> rules;
+  const char* const text = std::getenv("TUTTI_EMULATION_PEERS");
+  if (text == nullptr || *text == '\0') return rules;
+  std::istringstream in(text);
+  for (std::string rule; std::getline(in, rule, ',');) rules.push_back(ruleOf(rule, devices));
+  return rules;
+}
+
 Environment read() {
   Environment all;
   all.seed = number("TUTTI_EMULATION_SEED", all.seed, 0);
@@ -56,6 +85,7 @@ Environment read() {
   all.stackBytes = number("TUTTI_EMULATION_STACK", stack, 16) << 10;
   all.devices = static_cast<int>(number("TUTTI_EMULATION_DEVICES", 4, 0, kMaxDevices));
   all.visible = visibleOf(all.devices);
+  all.peers = rulesOf(all.devices);
   all.processors = static_cast<int>(number("TUTTI_EMULATION_PROCESSORS", 4, 1, 1024));
   all.memoryBytes = number("TUTTI_EMULATION_MEMORY", 2048, 1, 1 << 20) << 20;
   const uint64_t lazy = number("TUTTI_EMULATION_LAZY_LOADING", 0, 0, 2);

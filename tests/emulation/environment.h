@@ -8,6 +8,13 @@
 
 namespace tutti::emulation {
 
+/// Two devices, by their places in the machine, that do not reach each other's memory, or whose
+/// writes there arrive wrong.
+struct PeerRule {
+  int first = 0, second = 0;
+  bool lies = false;
+};
+
 struct Environment {
   /// TUTTI_EMULATION_SEED: 0 runs threads in order and lands asynchronous copies as late as it can;
   /// any other number is a seed of a random order, and of random times.
@@ -23,6 +30,8 @@ struct Environment {
   /// TUTTI_EMULATION_VISIBLE_DEVICES: those of them that the process has, in this order, as
   /// CUDA_VISIBLE_DEVICES has it: numbers between commas, up to the first of no device. All.
   std::vector<int> visible;
+  /// TUTTI_EMULATION_PEERS: "0-1:none,2-3:lies". Nothing: all are joined.
+  std::vector<PeerRule> peers;
   /// TUTTI_EMULATION_PROCESSORS: multiprocessors of each device. 4.
   int processors = 4;
   /// TUTTI_EMULATION_MEMORY: MiB of each device. 2048.

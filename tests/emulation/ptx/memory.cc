@@ -11,11 +11,11 @@ namespace {
 // So many loads of flags in a row, and the thread counts as one that polls.
 constexpr int kLooksWithoutPause = 256;
 
-std::atomic<ReleaseObserver> releaseObserver{nullptr};
+std::atomic<StoreObserver> storeObserver{nullptr};
 
 }  // namespace
 
-void observeReleases(ReleaseObserver observer) { releaseObserver.store(observer); }
+void observeStores(StoreObserver observer) { storeObserver.store(observer); }
 
 void requireAligned(const void* address, size_t alignment, const char* what, Site site) {
   thisThread(what);
@@ -62,9 +62,11 @@ void storeFlag(Word* to, Word value, int order, Site site) {
   if (isForbidden(to, sizeof(Word))) touchWrite(to, sizeof(Word), "a store");
   beforeAtomic(site);
   order = orderAfterFence(order);
-  if (ReleaseObserver const observer = releaseObserver.load();
-      observer && order == __ATOMIC_RELEASE)
-    observer(launchOf(thisBlock()).launch->device, to);
+  if (StoreObserver const observer = storeObserver.load()) {
+    const int device = launchOf(thisBlock()).launch->device;
+    const std::string wrong = observer(device, to, order == __ATOMIC_RELEASE);
+    if (!wrong.empty()) failAt(site, wrong);
+  }
   atomicStore(to, value, order);
   thisWorker().progress();
 }

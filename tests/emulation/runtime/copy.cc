@@ -129,7 +129,7 @@ cudaError_t run(const cudaMemcpy3DParms& copy, const Order& order) {
     findStream(order.stream, stream);
     const Rows to = rowsOf(copy.dstPtr, copy.dstPos);
     if (copy.extent.width > 16 && stream->capture == nullptr &&
-        isCopyWrong(stream->device, to.first))
+        isCopyWrong(stream->device, to.first, copy.srcPtr.ptr))
       task = makeTask(cudaGraphNodeTypeMemcpy, [right = task->body, to] {
         right();
         *to.first ^= 1;

@@ -9,6 +9,7 @@
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/launched_kernels.h"
 #include "tests/emulation/runtime/memory/multicast.h"
+#include "tests/emulation/runtime/peer.h"
 
 namespace tutti::emulation {
 namespace {
@@ -33,6 +34,7 @@ cudaError_t checkShape(const Launch& launch, const FunctionSettings& settings) {
 
 /// How many blocks there may be at a time: of this launch, and of all on the device.
 cudaError_t limit(Launch& launch) {
+  watchPeers();
   const auto each = uint64_t(blocksPerProcessor(volume(launch.block), launch.dynamicSharedBytes));
   const uint64_t all = each * uint64_t(processorsPerDevice());
   if (all < volume(launch.cluster)) return cudaErrorInvalidClusterSize;

@@ -250,6 +250,65 @@ TEST_F(RuntimeErrors, DevicesMayBeThoseOfAList) {
   unsetenv("TUTTI_EMULATION_DEVICES");
 }
 
+bool canAccess(int device, int peer) {
+  int can = -1, attribute = -1;
+  EXPECT_CUDA(cudaDeviceCanAccessPeer(&can, device, peer));
+  EXPECT_CUDA(cudaDeviceGetP2PAttribute(&attribute, cudaDevP2PAttrAccessSupported, device, peer));
+  EXPECT_EQ(can, attribute);
+  return can != 0;
+}
+
+/// Of a device, all zero; of its line a kernel there, or a copy, may write the first words.
+uint32_t* lineOn(int device) {
+  EXPECT_CUDA(cudaSetDevice(device));
+  auto* const line = allocateZeros<uint32_t>(64);
+  EXPECT_CUDA(cudaDeviceSynchronize());
+  return line;
+}
+
+void raiseOn(int device, uint32_t* flag) {
+  EXPECT_CUDA(cudaSetDevice(device));
+  loadKernels();
+  EXPECT_CUDA(launch(raiseFlag, {}, flag, 7u));
+  EXPECT_CUDA(cudaDeviceSynchronize());
+}
+
+// Devices 0 and 1 are apart, where copies go through the host, and 1 and 2 lie.
+TEST_F(RuntimeErrors, PairsOfDevicesMayBeApartOrLie) {
+  setenv("TUTTI_EMULATION_DEVICES", "3", 1);
+  setenv("TUTTI_EMULATION_PEERS", "0-1:none,2-1:lies", 1);
+  const auto body = [] {
+    EXPECT_FALSE(canAccess(0, 1) || canAccess(1, 0));
+    EXPECT_TRUE(canAccess(0, 2) && canAccess(1, 2) && canAccess(2, 1));
+    uint32_t *const zero = lineOn(0), *const one = lineOn(1), *const two = lineOn(2);
+    EXPECT_CUDA(cudaSetDevice(0));
+    EXPECT_EQ(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessUnsupported);
+    EXPECT_CUDA(cudaDeviceEnablePeerAccess(2, 0));
+    raiseOn(0, two);
+    EXPECT_EQ(download(two, 33)[32], 0u);
+    raiseOn(1, one);
+    EXPECT_CUDA(cudaMemcpyPeer(zero, 0, one, 1, 256));
+    EXPECT_EQ(download(zero, 33), download(one, 33));
+    raiseOn(1, two);
+    EXPECT_EQ(download(two, 33)[32], 1u) << "a bit of the line behind the flag";
+    cudaStream_t const stream = makeStream();  // of device 1
+    EXPECT_CUDA(cudaMemcpyAsync(two, one, 256, cudaMemcpyDeviceToDevice, stream));
+    EXPECT_CUDA(cudaStreamSynchronize(stream));
+    EXPECT_NE(download(two, 1), download(one, 1));
+    _exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(raiseOn(0, lineOn(1)), testing::ExitedWithCode(kErrorStatus),
+              "a store to memory of device 1, to which device 0 has no peer access");
+  for (const char* rules : {"0-1", "0-0:none", "0-3:lies", "0-1:maybe", "0-1:none;1-2:lies"}) {
+    setenv("TUTTI_EMULATION_PEERS", rules, 1);
+    EXPECT_EXIT(canAccess(0, 1), testing::ExitedWithCode(kErrorStatus), "TUTTI_EMULATION_PEERS has")
+        << rules;
+  }
+  unsetenv("TUTTI_EMULATION_PEERS");
+  unsetenv("TUTTI_EMULATION_DEVICES");
+}
+
 TEST_F(RuntimeErrors, LoadingAKernelMayWaitForTheDevice) {
   setenv("TUTTI_EMULATION_LAZY_LOADING", "1", 1);
   const auto loaded = [] {

@@ -6,6 +6,7 @@
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory/allocating_calls.h"
 #include "tests/emulation/runtime/memory/memory.h"
+#include "tests/emulation/runtime/peer.h"
 
 using namespace tutti::emulation;
 using Kind = Allocation::Kind;
@@ -37,6 +38,7 @@ cudaError_t cudaIpcOpenMemHandle(void** to, cudaIpcMemHandle_t handle, unsigned 
     if (to == nullptr || flags != cudaIpcMemLazyEnablePeerAccess || !readHandle(handle, foreign))
       return cudaErrorInvalidValue;
     if (foreign.process == getpid()) return cudaErrorDeviceUninitialized;
+    if (!mayReach(currentDevice(), foreign.device)) return cudaErrorPeerAccessUnsupported;
     if (Allocation* const known = findForeign(foreign, currentDevice())) {
       ++known->opens;
       *to = known->start;

@@ -12,6 +12,7 @@
 #include "tests/emulation/runtime/faults.h"
 #include "tests/emulation/runtime/memory/allocating_calls.h"
 #include "tests/emulation/runtime/memory/multicast.h"
+#include "tests/emulation/runtime/peer.h"
 
 namespace tutti::emulation {
 namespace {
@@ -137,6 +138,10 @@ bool isImported(const Allocation& allocation) {
   return mapped != mappings().end() && mapped->second.physical->isImported;
 }
 
+int placeOfMapped(const Allocation& allocation) {
+  return mappings().at(allocation.start).physical->place;
+}
+
 }  // namespace tutti::emulation
 
 using namespace tutti::emulation;
@@ -167,6 +172,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* to, size_t bytes,
     made->file = makeFile((kPhysicalName + std::to_string(placeOf(device))).c_str(), bytes);
     made->bytes = bytes;
     made->properties = *properties;
+    made->place = placeOf(device);
     fillFresh(made->file, bytes);
     *to = keepPhysical(made);
     return cudaSuccess;
@@ -262,6 +268,10 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
     for (size_t i = 0; i < count; ++i)
       if (all[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !isDevice(all[i].location.id))
         return cudaErrorInvalidValue;
+    for (char* start : ranges)
+      for (size_t i = 0; i < count; ++i)
+        if (!mayReach(all[i].location.id, mappings().at(start).physical->place))
+          return cudaErrorInvalidDevice;
     for (char* start : ranges) {
       Mapping& mapping = mappings().at(start);
       for (size_t i = 0; i < count; ++i) mapping.access[all[i].location.id] = all[i].flags;

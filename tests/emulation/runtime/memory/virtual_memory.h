@@ -25,6 +25,7 @@ struct Physical {
   int file = -1;
   size_t bytes = 0;
   CUmemAllocationProp properties{};
+  int place = 0;  // of its device in the machine
   bool isImported = false;
   MulticastTable* multicast = nullptr;  // of a multicast object
 };
@@ -39,6 +40,8 @@ void dropPhysical(Physical* physical);
 char* mappedAt(const Physical* physical, size_t fromBytes, size_t bytes);
 /// What another process, or an exported handle, has given.
 bool isImported(const Allocation& allocation);
+/// The place in the machine of the device whose memory it is; of what is mapped.
+int placeOfMapped(const Allocation& allocation);
 inline bool isGranular(size_t bytes) { return bytes % kGranularity == 0; }
 
 }  // namespace tutti::emulation

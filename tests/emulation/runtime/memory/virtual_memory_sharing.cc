@@ -60,6 +60,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* to, void* 
     made->properties.requestedHandleTypes = type;
     made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE,
                                  deviceOfPlace(placeOfFile(file)).value_or(currentDevice())};
+    made->place = placeOfFile(file) < 0 ? placeOf(currentDevice()) : placeOfFile(file);
     made->isImported = true;
     made->bytes = size_t(status.st_size);
     made->multicast = openMulticast(file, made->bytes);

@@ -26,6 +26,8 @@ struct Rates {
     yield = crowd * once;
     message = tuning.messageMicroseconds + kHandOversLate * once;
     network = tuning.networkMicroseconds;
+    hostMemory = tuning.hostMemoryMicroseconds;
+    hostMemoryLink = 1 / (tuning.hostMemoryGigabytesPerSecond * 1e3);
     entry = tuning.entryMicroseconds + yield * crowd;  // every rank waits for all the others
     // A gigabyte per second is a thousand bytes per microsecond.
     link = 1 / (tuning.networkGigabytesPerSecond * 1e3);
@@ -39,26 +41,41 @@ struct Rates {
   }
   double message, network, gap, entry, yield;  // microseconds; yield: a core's whole round
   double link;                                 // microseconds per byte
+  double hostMemory, hostMemoryLink;           // the same of ranks that are apart
   double crowd;                                // how many ranks share a core
   StepRates steps;                             // of a rank that shares none
   Cores cores;
 };
 
-/// Those of the hosts, one in each direction, which the host's ranks share. Messages inside a host
-/// pass none.
+/// Those of the hosts, one in each direction, which the host's ranks share. Behind them, where some
+/// ranks are apart, those of each rank to its host's memory, one in each direction. Other messages
+/// inside a host pass none.
 class HostLinks final : public Links {
  public:
   HostLinks(const topology::Topology& topology, const Rates& rates)
-      : hostOf_(topology.hostOf), hosts_(topology.hosts()), rates_(rates) {}
+      : topology_(topology), hosts_(topology.hosts()), rates_(rates) {}
 
   bool several() const { return hosts_ > 1; }
+  bool haveApart() const { return !topology_.apart.empty(); }
   bool join(int from, int to) const { return several() && hostOf(from) != hostOf(to); }
 
-  size_t count() const override { return 2 * static_cast<size_t>(hosts_); }
-  double microsecondsPerByte(uint32_t) const override { return rates_.link; }
-  double microsecondsPerMessage(uint32_t) const override { return rates_.gap; }
+  size_t count() const override {
+    return ofHosts() + (haveApart() ? 2 * static_cast<size_t>(topology_.ranks) : 0);
+  }
+  double microsecondsPerByte(uint32_t link) const override {
+    return link < ofHosts() ? rates_.link : rates_.hostMemoryLink;
+  }
+  double microsecondsPerMessage(uint32_t link) const override {
+    return link < ofHosts() ? rates_.gap : 0;
+  }
   bool servesByReceipt() const override { return false; }
   Path path(int from, int to) const override {
+    if (!join(from, to) && haveApart() && topology_.areApart(from, to))
+      return {.microseconds = rates_.hostMemory,
+              .links = {ofHosts() + 2 * static_cast<uint32_t>(from),
+                        ofHosts() + 2 * static_cast<uint32_t>(to) + 1},
+              .count = 2,
+              .ofSender = 1};
     if (!join(from, to)) return {.microseconds = rates_.message};
     return {.microseconds = rates_.network,
             .links = {2 * hostOf(from), 2 * hostOf(to) + 1},
@@ -68,10 +85,11 @@ class HostLinks final : public Links {
 
  private:
   uint32_t hostOf(int rank) const {
-    return static_cast<uint32_t>(hostOf_[static_cast<size_t>(rank)]);
+    return static_cast<uint32_t>(topology_.hostOf[static_cast<size_t>(rank)]);
   }
+  uint32_t ofHosts() const { return 2 * static_cast<uint32_t>(hosts_); }
 
-  const std::vector<int>& hostOf_;
+  const topology::Topology& topology_;
   const int hosts_;
   const Rates& rates_;
 };
@@ -155,10 +173,10 @@ class Estimate {
   void use(const Port& port, int from, int to, double time) {
     if (port.kind != Port::Kind::Channel) return;
     ++messages_;
-    if (!links_.join(from, to)) return;
-    ++messagesAcross_;
     const double bytes = port.chunks * chunkBytes_;
     use_.add(links_.path(from, to), bytes);
+    if (!links_.join(from, to)) return;
+    ++messagesAcross_;
     longestAcross_ = std::max(longestAcross_, time + rates_.gap + bytes * rates_.link);
   }
 
@@ -190,7 +208,8 @@ double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint
   const double entry =
       spec.mapped.any() ? rates.entry + topology.ranks * rates.crowd * rates.steps.step : 0;
   const HostLinks links(topology, rates);
-  if (spec.ranks > (links.several() ? kMostRanksWalkedOnHosts : kMostRanksWalked))
+  if (spec.ranks >
+      (links.several() || links.haveApart() ? kMostRanksWalkedOnHosts : kMostRanksWalked))
     return entry + Estimate(info, spec, shape, rates, links).microseconds();
   return entry + walkAll(info, spec, shape, rates, links);
 }

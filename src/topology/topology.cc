@@ -15,6 +15,10 @@ int Topology::ranksPerHost() const {
   return std::ranges::max(count);
 }
 
+bool Topology::areApart(int rank, int other) const {
+  return std::ranges::binary_search(apart, std::pair(std::min(rank, other), std::max(rank, other)));
+}
+
 std::string Topology::describe() const {
   std::string text = base::message(ranks, ranks == 1 ? " rank on " : " ranks on ", hosts(),
                                    hosts() == 1 ? " host, " : " hosts, ", cores,
@@ -22,6 +26,9 @@ std::string Topology::describe() const {
   text += base::message(", slots of ", slotBytes, " bytes");
   if (hosts() > 1) text += base::message(" in ", channels, " channels");
   if (oversubscribed()) text += ", oversubscribed";
+  if (!apart.empty())
+    text += base::message(", ", apart.size(), apart.size() == 1 ? " pair" : " pairs",
+                          " of ranks through memory of the host");
   if (hosts() == 1) return text;
   for (size_t rank = 0; rank < hostOf.size(); ++rank)
     text += base::message(rank == 0 ? "; host of each rank: " : " ", hostOf[rank]);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/topology/tuning.h"
@@ -17,8 +18,12 @@ struct Topology {
   std::vector<int> hostOf;   ///< host number of each rank, from 0; empty: all on one
   size_t slotBytes = 65536;  ///< what one message between two ranks can carry
   int channels = 2;          ///< rings between two ranks, in each direction
+  /// Ranks of one host whose messages to each other pass links of theirs to the host's memory: GPUs
+  /// that do not reach each other. The lower one first, sorted.
+  std::vector<std::pair<int, int>> apart = {};
   int hosts() const;         ///< how many there are
   int ranksPerHost() const;  ///< on the host with the most
+  bool areApart(int rank, int other) const;
   bool oversubscribed() const { return ranksPerHost() > cores; }
   std::string describe() const;
   bool operator==(const Topology&) const = default;

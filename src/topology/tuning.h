@@ -42,7 +42,12 @@ struct Tuning {
   double networkGapMicroseconds = 20;  ///< what a message takes of a host's link beside its bytes
   double networkGigabytesPerSecond = 1.15;  ///< of a host's link in each direction, which all ranks
                                             ///< of the host share
-  std::vector<Preference> preferences;      ///< at most kMostPreferences
+  // Between GPUs that do not reach each other, through memory of their host, over PCIe of the
+  // fourth generation; not measured. No file has these.
+  double hostMemoryMicroseconds = 4;         ///< one message, from ready to seen, without data
+  double hostMemoryGigabytesPerSecond = 20;  ///< of a GPU's link to the host in each direction,
+                                             ///< which all such messages of the GPU share
+  std::vector<Preference> preferences;       ///< at most kMostPreferences
   static constexpr size_t kMostPreferences = 4096;
 
   base::Bytes serialize() const;

@@ -249,5 +249,41 @@ TEST(CostWalkOfHosts, ManyRanksAreEstimatedNearTheWalk) {
     }
 }
 
+/// Ring of four in the order of ranks, each of which sends three messages of `chunk` bytes.
+double gatherByRing(double chunk, std::vector<std::pair<int, int>> apart) {
+  const Tuning tuning{.messageMicroseconds = 1,
+                      .stepMicroseconds = 0,
+                      .copyGigabytesPerSecond = 1e6,
+                      .hostMemoryMicroseconds = 7,
+                      .hostMemoryGigabytesPerSecond = 2};
+  const AlgorithmInfo& info = registry().find(Algorithm::Ring);
+  const PlanSpec spec = *info.spec({Collective::AllGather, Protocol::Simple, 4, 0, 1});
+  const Topology topology{.ranks = 4, .cores = 4, .slotBytes = 1 << 20, .apart = std::move(apart)};
+  return predictMicroseconds(info, spec, static_cast<uint64_t>(chunk), topology, tuning);
+}
+
+TEST(CostWalkOfRanksApart, MessagesPassTheLinksOfBothToTheHost) {
+  constexpr double kChunk = 64 << 10, kLink = kChunk / 2e3;
+  EXPECT_NEAR(gatherByRing(kChunk, {}), 3, 1);
+  // Both links at once, and what a message takes to be seen; one message of a rank after another.
+  const double all = gatherByRing(kChunk, {{0, 1}, {0, 3}, {1, 2}, {2, 3}});
+  EXPECT_NEAR(all, 3 * (kLink + 7), 1);
+  // One such edge of the ring: its messages are all of those that pass it.
+  EXPECT_GT(gatherByRing(kChunk, {{1, 2}}), kLink + 7);
+  EXPECT_LT(gatherByRing(kChunk, {{1, 2}}), all + 0.001);
+  // No edge of the ring.
+  EXPECT_DOUBLE_EQ(gatherByRing(kChunk, {{0, 2}, {1, 3}}), gatherByRing(kChunk, {}));
+}
+
+TEST(CostWalkOfRanksApart, ManyRanksAreEstimatedWithTheirLinks) {
+  const AlgorithmInfo& info = registry().find(Algorithm::Ring);
+  const PlanSpec spec = *info.spec({Collective::AllGather, Protocol::Simple, 72, 0, 1});
+  Topology topology{.ranks = 72, .cores = 72, .slotBytes = 1 << 20};
+  const double joined = predictMicroseconds(info, spec, 1 << 20, topology, {});
+  for (int rank = 0; rank + 1 < 72; ++rank) topology.apart.emplace_back(rank, rank + 1);
+  const Tuning slow{.hostMemoryGigabytesPerSecond = 0.5};
+  EXPECT_GT(predictMicroseconds(info, spec, 1 << 20, topology, slow), 2 * joined);
+}
+
 }  // namespace
 }  // namespace tutti::collectives

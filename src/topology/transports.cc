@@ -24,19 +24,20 @@ TransportAnswer shm(int ranks) {
   return {"shm", allText(ranks) + ", by shared memory", ""};
 }
 
-/// How p2p would reach from one GPU to the other, or why it would not. NVML counts the links of a
+/// How p2p would reach from one GPU to the other. NVML counts the links of a
 /// GPU that are up, and does not say where they lead.
 GpuPair pairOf(const Machine& machine, int first, int second) {
   const Gpu& one = machine.gpus[static_cast<size_t>(first)];
   const Gpu& other = machine.gpus[static_cast<size_t>(second)];
-  const auto answer = [&](bool joined, const char* how) {
-    return GpuPair{.first = first, .second = second, .joined = joined, .how = how};
+  const auto answer = [&](bool direct, const std::string& how) {
+    return GpuPair{.first = first, .second = second, .direct = direct, .how = how};
   };
+  const std::string byHost = "through memory of the host, as ";
   if (first == second) return answer(true, "on the same GPU");
   const bool there = one.reaches[static_cast<size_t>(second)];
   const bool back = other.reaches[static_cast<size_t>(first)];
-  if (!there && !back) return answer(false, "neither can address the other's memory");
-  if (!there || !back) return answer(false, "only one can address the other's memory");
+  if (!there && !back) return answer(false, byHost + "neither can address the other's memory");
+  if (!there || !back) return answer(false, byHost + "only one can address the other's memory");
   if (one.nvLinks == 0 || other.nvLinks == 0) return answer(true, "by PCIe peer access");
   if (one.nvLinks && other.nvLinks) return answer(true, "by NVLink");
   return answer(true, "by peer access, NVLinks unknown");
@@ -98,12 +99,6 @@ class PairGroups {
   int rankPairs_ = 0;
 };
 
-int rankPairsOf(const std::map<std::string, PairGroups>& byHow) {
-  int pairs = 0;
-  for (const auto& [how, groups] : byHow) pairs += groups.rankPairs();
-  return pairs;
-}
-
 /// "by NVLink (GPUs 0-7)"; where there are several, with how many pairs each is about.
 std::string textOf(const std::map<std::string, PairGroups>& byHow) {
   std::string text;
@@ -121,17 +116,9 @@ TransportAnswer p2p(const Machine& machine, int ranks) {
   if (machine.gpus.empty()) return {"p2p", "", "the CUDA driver shows no GPU"};
   if (!machine.gpusUnused.empty()) return {"p2p", "", machine.gpusUnused};
   if (ranks == 1) return {"p2p", "", kAlone};
-  std::map<std::string, PairGroups> joined, apart;
-  for (const GpuPair& pair : gpuPairs(machine, ranks))
-    (pair.joined ? joined : apart)[pair.how].add(pair);
-  TransportAnswer answer{.name = "p2p"};
-  if (!joined.empty())
-    answer.joins = (apart.empty() ? allText(ranks)
-                                  : base::message(rankPairsOf(joined), " of the ", pairsOf(ranks),
-                                                  " pairs of ranks of this host")) +
-                   ", " + textOf(joined);
-  if (!apart.empty()) answer.because = textOf(apart);
-  return answer;
+  std::map<std::string, PairGroups> byHow;
+  for (const GpuPair& pair : gpuPairs(machine, ranks)) byHow[pair.how].add(pair);
+  return {"p2p", allText(ranks) + ", " + textOf(byHow), ""};
 }
 
 /// "eth0, eth1": those that can be used.
@@ -161,8 +148,7 @@ TransportAnswer ucx(const Machine& machine) {
 }  // namespace
 
 std::string TransportAnswer::describe() const {
-  if (joins.empty()) return "nobody: " + because;
-  return because.empty() ? joins : joins + "; not the others: " + because;
+  return joins.empty() ? "nobody: " + because : joins;
 }
 
 std::vector<GpuPair> gpuPairs(const Machine& machine, int ranks) {

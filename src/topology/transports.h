@@ -10,7 +10,7 @@ namespace tutti::topology {
 struct TransportAnswer {
   std::string name;     ///< "shm", "p2p", "tcp", "ucx"
   std::string joins;    ///< whom, and through what; empty when it joins nobody
-  std::string because;  ///< whom not, and why; empty when it joins all whom it is for
+  std::string because;  ///< why; empty when it joins all whom it is for
 
   /// "nobody: no CUDA driver".
   std::string describe() const;
@@ -18,12 +18,12 @@ struct TransportAnswer {
 /// For `ranks` ranks on this machine, and ranks on other hosts.
 std::vector<TransportAnswer> transportAnswers(const Machine& machine, int ranks);
 
-/// Two GPUs, or one that ranks share, and whether p2p joins ranks on them.
+/// Two GPUs, or one that ranks share, and how p2p joins ranks on them.
 struct GpuPair {
   int first = 0, second = 0;
-  int rankPairs = 0;  ///< so many pairs of ranks
-  bool joined = false;
-  std::string how;  ///< "by NVLink", or why they are not joined
+  int rankPairs = 0;    ///< so many pairs of ranks
+  bool direct = false;  ///< each can address the other's memory
+  std::string how;      ///< "by NVLink", or "through memory of the host" and why
   bool operator==(const GpuPair&) const = default;
 };
 /// All that pairs of `ranks` ranks are on, when rank r has GPU r modulo their number.

@@ -88,19 +88,24 @@ TEST(Transports, JoinRanksThatShareAGpu) {
       (std::vector<GpuPair>{{0, 0, 1, true, "on the same GPU"}, {0, 1, 2, true, "by NVLink"}}));
 }
 
-TEST(Transports, SayWhichGpusAreNotJoined) {
+TEST(Transports, SayWhichGpusDoNotReachEachOther) {
   EXPECT_EQ(p2pWords(bigMachine(), 8),
-            "12 of the 28 pairs of ranks of this host, by peer access, NVLinks unknown (GPUs 0-3; "
-            "GPUs 4-7); not the others: neither can address the other's memory (GPUs 0-3 with GPUs "
-            "4-7)");
+            "the 8 ranks of this host (28 pairs), 12 by peer access, NVLinks unknown (GPUs 0-3; "
+            "GPUs 4-7), 16 through memory of the host, as neither can address the other's memory "
+            "(GPUs 0-3 with GPUs 4-7)");
   Machine m = withGpus({0, 0});
   m.gpus[1].reaches = {false, true};
-  EXPECT_EQ(p2pWords(m, 2), "nobody: only one can address the other's memory (GPUs 0-1)");
+  EXPECT_EQ(
+      p2pWords(m, 2),
+      "the 2 ranks of this host (1 pair), through memory of the host, as only one can address "
+      "the other's memory (GPUs 0-1)");
   m.gpus[0].reaches = {true, false};
-  EXPECT_EQ(p2pWords(m, 2), "nobody: neither can address the other's memory (GPUs 0-1)");
+  EXPECT_EQ(p2pWords(m, 2),
+            "the 2 ranks of this host (1 pair), through memory of the host, as neither can address "
+            "the other's memory (GPUs 0-1)");
   EXPECT_EQ(p2pWords(m, 4),
-            "2 of the 6 pairs of ranks of this host, on the same GPU (GPUs 0-1); not the others: "
-            "neither can address the other's memory (GPUs 0-1)");
+            "the 4 ranks of this host (6 pairs), 2 on the same GPU (GPUs 0-1), 4 through memory of "
+            "the host, as neither can address the other's memory (GPUs 0-1)");
   m.gpusUnused = "this build has no CUDA";
   EXPECT_EQ(p2pWords(m, 2), "nobody: this build has no CUDA");
 }
@@ -111,16 +116,20 @@ TEST(Transports, NameEachPairOfGpusOnce) {
   for (size_t a = 0; a < 8; ++a)
     for (size_t b = 0; b < 8; ++b) m.gpus[a].reaches[b] = a / 4 == b / 4 || a % 4 == b % 4;
   EXPECT_EQ(p2pWords(m, 8),
-            "16 of the 28 pairs of ranks of this host, by NVLink (GPU 0 with GPUs 1-4; GPU 1 with "
+            "the 8 ranks of this host (28 pairs), 16 by NVLink (GPU 0 with GPUs 1-4; GPU 1 with "
             "GPUs 2-3,5; GPU 2 with GPUs 3,6; GPU 3 with GPU 7; GPU 4 with GPUs 5-7; GPU 5 with "
-            "GPUs 6-7; GPU 6 with GPU 7); not the others: neither can address the other's memory "
+            "GPUs 6-7; GPU 6 with GPU 7), 12 through memory of the host, as neither can address "
+            "the other's "
+            "memory "
             "(GPU 0 with GPUs 5-7; GPU 1 with GPUs 4,6-7; GPU 2 with GPUs 4-5,7; GPU 3 with GPUs "
             "4-6)");
   m = withGpus({0, 0, 0, 0});  // all but 2 and 3 reach each other
   m.gpus[2].reaches[3] = m.gpus[3].reaches[2] = false;
-  EXPECT_EQ(p2pWords(m, 4),
-            "5 of the 6 pairs of ranks of this host, by PCIe peer access (GPUs 0-1 with each other "
-            "and GPUs 2-3); not the others: neither can address the other's memory (GPUs 2-3)");
+  EXPECT_EQ(
+      p2pWords(m, 4),
+      "the 4 ranks of this host (6 pairs), 5 by PCIe peer access (GPUs 0-1 with each other "
+      "and GPUs 2-3), 1 through memory of the host, as neither can address the other's memory "
+      "(GPUs 2-3)");
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ std::string topoJson(const Machine& m, int ranks) {
   json["gpu_pairs"] = arrayOf(gpuPairs(m, ranks), [](const GpuPair& p) {
     return Json{{"gpus", {p.first, p.second}},
                 {"rank_pairs", p.rankPairs},
-                {"joined", p.joined},
+                {"direct", p.direct},
                 {"how", p.how}};
   });
   json["ranks"] = ranksOf(m, devices, ranks);

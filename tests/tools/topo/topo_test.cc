@@ -82,12 +82,11 @@ TEST(TopoText, SaysWhatThereIs) {
           "GPU 2         NODE      NODE      -         PXB       SYS       SYS       SYS       SYS",
           "GPU 2         NODE",
           "shm           the 8 ranks of this host (28 pairs), by shared memory",
-          "p2p           12 of the 28 pairs of ranks of this host, by peer access, NVLinks unknown "
+          "p2p           the 8 ranks of this host (28 pairs), 12 by peer access, NVLinks unknown "
           "(GPUs 0-3;",
-          "              GPUs 4-7); not the others: neither can address the other's memory (GPUs "
-          "0-3 "
-          "with GPUs",
-          "              4-7)",
+          "              GPUs 4-7), 16 through memory of the host, as neither can address the "
+          "other's memory",
+          "              (GPUs 0-3 with GPUs 4-7)",
           "rank 6        GPU 6, PUs 8-15: mlx5_6:1 (PIX)",
       })
     EXPECT_TRUE(has(lines, line)) << line;
@@ -186,17 +185,19 @@ TEST(TopoJson, HasEverything) {
   EXPECT_EQ(json["gpu_pairs"].size(), 6u);
   EXPECT_EQ(json["gpu_pairs"][5], (Json{{"gpus", {2, 3}},
                                         {"rank_pairs", 1},
-                                        {"joined", true},
+                                        {"direct", true},
                                         {"how", "by peer access, NVLinks unknown"}}));
   const Json apart = Json::parse(topoJson(bigMachine(), 9))["gpu_pairs"];
   EXPECT_EQ(apart.size(), 29u);
   EXPECT_EQ(
       apart[0],
-      (Json{{"gpus", {0, 0}}, {"rank_pairs", 1}, {"joined", true}, {"how", "on the same GPU"}}));
+      (Json{{"gpus", {0, 0}}, {"rank_pairs", 1}, {"direct", true}, {"how", "on the same GPU"}}));
   EXPECT_EQ(apart[5], (Json{{"gpus", {0, 5}},
                             {"rank_pairs", 2},
-                            {"joined", false},
-                            {"how", "neither can address the other's memory"}}));
+                            {"direct", false},
+                            {"how",
+                             "through memory of the host, as neither can address the "
+                             "other's memory"}}));
   EXPECT_EQ(json["ranks"].size(), 4u);
   EXPECT_EQ(json["ranks"][3]["closest_nic"], "mlx5_3:1");
   EXPECT_EQ(json["ranks"][3]["gpu"], 3);

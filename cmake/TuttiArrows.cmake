@@ -19,7 +19,7 @@ set(TUTTI_ARROWS
     "collectives          : include/tutti src/base src/plan src/topology"
     "transports           : include/tutti src/base"
     "transports/joined    : include/tutti src/base transports"
-    "transports/p2p       : include/tutti src/base src/device transports"
+    "transports/p2p       : include/tutti src/base src/device transports transports/shm"
     "transports/shm       : include/tutti src/base transports"
     "transports/tcp       : include/tutti src/base src/wire transports"
     "transports/ucx       : include/tutti src/base transports"

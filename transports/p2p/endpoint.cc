@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <random>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/device/cuda.h"
 #include "src/device/cuda/library_stream.h"
+#include "transports/p2p/live_memory.h"
 #include "transports/ring_layout.h"
 
 namespace tutti::transports::p2p {
@@ -33,49 +32,33 @@ cudaUUID_t uuidOf(int device) {
   return properties.uuid;
 }
 
-/// Different from that of a process of another container, which may have the same number.
-uint64_t processToken() {
-  static const uint64_t token = [] {
-    std::random_device random;
-    return static_cast<uint64_t>(random()) << 32 | random();
-  }();
-  return token;
+/// Lives as long as the process: endpoints may end late.
+LiveMemory<DeviceMemory>& liveMemory() {
+  static auto& all = *new LiveMemory<DeviceMemory>;
+  return all;
 }
 
-/// The memory of this process's endpoints, by its address: what an address names must be there.
-class LiveMemory {
- public:
-  void add(const std::shared_ptr<DeviceMemory>& memory) {
-    const std::lock_guard lock(mutex_);
-    all_[reinterpret_cast<uint64_t>(memory->data())] = memory;
-  }
-  void remove(const unsigned char* start) {
-    const std::lock_guard lock(mutex_);
-    all_.erase(reinterpret_cast<uint64_t>(start));
-  }
-  std::shared_ptr<DeviceMemory> find(uint64_t start) {
-    const std::lock_guard lock(mutex_);
-    const auto found = all_.find(start);
-    return found == all_.end() ? nullptr : found->second.lock();
-  }
+/// Of this process's, or -1.
+int deviceWith(const base::Bytes& uuid) {
+  int count = 0;
+  TUTTI_CUDA(cudaGetDeviceCount(&count));
+  for (int device = 0; device < count; ++device)
+    if (base::bytesOf(uuidOf(device)) == uuid) return device;
+  return -1;
+}
 
- private:
-  std::mutex mutex_;
-  std::map<uint64_t, std::weak_ptr<DeviceMemory>> all_;
-};
-
-/// Lives as long as the process: endpoints may end late.
-LiveMemory& liveMemory() {
-  static auto& all = *new LiveMemory;
-  return all;
+/// Empty where it has.
+std::string missingAccess(int device, int peer) {
+  if (device == peer) return {};
+  int can = 0;
+  TUTTI_CUDA(cudaDeviceCanAccessPeer(&can, device, peer));
+  return can != 0 ? "" : base::message("device ", device, " has no peer access to device ", peer);
 }
 
 /// Empty, or why kernels on `device` cannot touch `peer`'s memory.
 std::string enablePeer(int device, int peer) {
   if (device == peer) return {};
-  int can = 0;
-  TUTTI_CUDA(cudaDeviceCanAccessPeer(&can, device, peer));
-  if (can == 0) return base::message("device ", device, " has no peer access to device ", peer);
+  if (std::string missing = missingAccess(device, peer); !missing.empty()) return missing;
   OnDevice on(device);
   const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
   if (error == cudaSuccess) return {};
@@ -99,6 +82,8 @@ P2pEndpoint::P2pEndpoint(int device, int rank, int size, const P2pLayout& layout
       held_(static_cast<size_t>(size)),
       opened_(static_cast<size_t>(size)),
       takesTurns_(static_cast<size_t>(size)),
+      isKept_(static_cast<size_t>(size)),
+      byHost_(static_cast<size_t>(size)),
       hosted_(static_cast<size_t>(size)),
       reasons_(static_cast<size_t>(size), "it has not been connected"),
       findings_(static_cast<size_t>(size)) {
@@ -131,6 +116,7 @@ P2pEndpoint::P2pEndpoint(int device, int rank, int size, const P2pLayout& layout
 
 P2pEndpoint::~P2pEndpoint() {
   liveMemory().remove(memory_->data());
+  closeHostMemory();
   cudaStreamDestroy(stream_);
   cudaStreamDestroy(probeStream_);
 }
@@ -167,6 +153,7 @@ void P2pEndpoint::connect(int peer, const base::Bytes& address,
   unsigned char* const memory = open(peer, address, descriptors);
   if (memory == nullptr) return;
   there_[peer] = memory;
+  isKept_[peer] = false;
   reasons_[peer].clear();
   publish();
 }
@@ -202,7 +189,13 @@ unsigned char* P2pEndpoint::open(int peer, const base::Bytes& address,
                rank_, " has ", layout_.lowLatencyBytes, " and ", layout_.copySlotBytes);
   if (process == getpid() && token == processToken()) return hold(peer, device, start);
   takesTurns_[peer] = uuid == base::bytesOf(uuidOf(device_));
-  return descriptors.empty() ? openIpc(peer, handle) : openShared(peer, descriptors[0], bytes);
+  unsigned char* const memory =
+      descriptors.empty() ? openIpc(peer, handle) : openShared(peer, descriptors[0], bytes);
+  // Where this process has the peer's device, CUDA says more of it than why memory is not opened.
+  if (const int its = memory == nullptr ? deviceWith(uuid) : -1; its >= 0)
+    if (std::string missing = missingAccess(device_, its); !missing.empty())
+      reasons_[peer] = std::move(missing);
+  return memory;
 }
 
 unsigned char* P2pEndpoint::openIpc(int peer, const base::Bytes& bytes) {
@@ -255,6 +248,8 @@ void P2pEndpoint::disconnect(int peer, const std::string& reason) {
   takesTurns_[peer] = false;
   there_[peer] = nullptr;
   hosted_[peer].reset();
+  isKept_[peer] = false;
+  const Outbox before = std::exchange(byHost_[peer], {});
   reasons_[peer] = reason;
   publish();
   held_[peer].reset();
@@ -288,42 +283,52 @@ void P2pEndpoint::putRemote(base::Bytes& image, int peer) const {
           wire == Wire::Simple ? hostLink(peer, channel) : P2pLink{.leavesHost = 1});
 }
 
+PairMemory P2pEndpoint::here(int peer) const {
+  if (isByHost(peer)) return {inbox_->memory->data(), inbox_->offsets, byHost_[peer].peer};
+  return {memory_->data(), offsets_, peer};
+}
+
+PairMemory P2pEndpoint::there(int peer) const {
+  if (isByHost(peer)) return {there_[peer], *byHost_[peer].offsets, byHost_[peer].self};
+  return {there_[peer], offsets_, rank_};
+}
+
 void P2pEndpoint::putLocal(base::Bytes& image, int peer) const {
-  unsigned char* const there = there_[peer];
-  put(image, peers() + peer,
-      P2pPeer{&reinterpret_cast<RankWords*>(there)->poison,
-              reinterpret_cast<LinkEntry*>(there + offsets_.entries(rank_)),
-              reinterpret_cast<const LinkEntry*>(memory_->data() + offsets_.entries(peer))});
+  const PairMemory own = here(peer), its = there(peer);
+  put(image, peers() + peer, P2pPeer{&its.words()->poison, its.entries(), own.entries()});
   for (int w = 0; w < kWireCount; ++w)
     for (int channel = 0; channel < layout_.rings.channels; ++channel) {
       const auto wire = static_cast<Wire>(w);
-      const P2pLink link{
-          .sendSlots = there + offsets_.slots(wire, channel, rank_),
-          .receiveSlots = memory_->data() + offsets_.slots(wire, channel, peer),
-          .credit =
-              reinterpret_cast<uint32_t*>(memory_->data() + offsets_.credit(wire, channel, peer)),
-          .peerCredit = reinterpret_cast<uint32_t*>(there + offsets_.credit(wire, channel, rank_)),
-          .sent = firstMessage_,
-          .received = firstMessage_};
+      const P2pLink link{.sendSlots = its.slots(wire, channel),
+                         .receiveSlots = own.slots(wire, channel),
+                         .credit = own.credit(wire, channel),
+                         .peerCredit = its.credit(wire, channel),
+                         .sent = firstMessage_,
+                         .received = firstMessage_};
       put(image, links(wire) + channel * size_ + peer, link);
     }
 }
 
 void P2pEndpoint::publish() {
   base::Bytes image(tables_.bytes());
-  std::vector<ProbeTarget> pairs(static_cast<size_t>(size_));
   for (int peer = 0; peer < size_; ++peer) {
     if (isThroughHost(peer)) putRemote(image, peer);
-    if (there_[peer] == nullptr || takesTurns_[peer]) continue;
-    putLocal(image, peer);
-    pairs[peer] = {there_[peer] + offsets_.probe(rank_), memory_->data() + offsets_.probe(peer)};
+    if (there_[peer] != nullptr && !takesTurns_[peer]) putLocal(image, peer);
   }
   tables_.upload(image.data(), image.size());
-  pairs_.upload(pairs.data(), pairs.size() * sizeof(ProbeTarget));
+}
+
+void P2pEndpoint::keepPairs() {
+  for (int peer = 0; peer < size_; ++peer) isKept_[peer] = there_[peer] != nullptr;
 }
 
 void P2pEndpoint::startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* isOver) {
   std::fill_n(findings_.data(), size_, ProbeFinding{});
+  std::vector<ProbeTarget> pairs(static_cast<size_t>(size_));
+  for (int peer = 0; peer < size_; ++peer)
+    if (there_[peer] != nullptr && !takesTurns_[peer] && !isKept_[peer])
+      pairs[peer] = {there(peer).probe(), here(peer).probe()};
+  pairs_.upload(pairs.data(), pairs.size() * sizeof(ProbeTarget));
   OnDevice on(device_);
   TUTTI_CUDA(launchProbe({.pairs = pairs_.as<ProbeTarget>(),
                           .findings = findings_.data(),

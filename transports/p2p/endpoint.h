@@ -7,8 +7,11 @@
 // Set-up: every rank makes its endpoint, hands address() to each peer, and calls connect(p, address
 // from p). Then all probe, and tell each other what they found: who was found to lie is
 // disconnected at both ends. Ranks of one process may use connectInProcess(), which does all that.
-// Peers on other hosts need no address: connectThroughHost(p) makes the memory that stands for
-// them, and somebody has to pass on what the kernel puts there.
+// Peers that do not reach each other, or whose bytes arrive wrong, are joined by memory of the
+// host: each end makes its own for all such peers by openHostMemory(), hands hostAddress() to them,
+// and calls connectByHost(p, that of p). The kernel and the copies are the same. Peers on other
+// hosts need no address: connectThroughHost(p) makes the memory that stands for them, and somebody
+// has to pass on what the kernel puts there.
 
 #include <memory>
 #include <span>
@@ -18,6 +21,7 @@
 
 #include "src/base/bytes.h"
 #include "transports/connection.h"
+#include "transports/p2p/host_memory.h"
 #include "transports/p2p/memory_layout.h"
 #include "transports/p2p/owned_memory.h"
 #include "transports/p2p/probe.h"
@@ -58,9 +62,23 @@ class P2pEndpoint {
   void connectThroughHost(int peer, uint32_t directBytes = kNoMessage);
   bool isConnected(int peer) const { return there_[peer] != nullptr || isThroughHost(peer); }
   bool isThroughHost(int peer) const { return hosted_[peer] != nullptr; }
-  /// Addresses mean the same here and there.
+
+  /// Makes the memory of the host that `peers`, in order, write to. They are not connected. Once.
+  /// Throws OutOfMemory, or System, where it cannot be had.
+  void openHostMemory(std::vector<int> peers);
+  bool hasHostMemory() const { return inbox_ != nullptr; }
+  /// With one descriptor, which processes other than this one need.
+  EndpointAddress hostAddress() const;
+  /// The peer is one of those. Throws Refused as connect() does, OutOfMemory or System where its
+  /// memory cannot be mapped.
+  void connectByHost(int peer, const base::Bytes& address,
+                     std::span<const base::FileDescriptor> descriptors = {});
+  /// The peer's memory and this rank's are of the host.
+  bool isByHost(int peer) const { return byHost_[peer].memory != nullptr; }
+
+  /// Addresses mean the same here and there, and kernels may use them.
   bool sharesProcess(int peer) const {
-    return peer == rank_ || (!isOpened(peer) && !isThroughHost(peer));
+    return peer == rank_ || (!isOpened(peer) && !isThroughHost(peer) && !isByHost(peer));
   }
   /// `peer` is another process on this device: without MPS their kernels take turns there, so that
   /// none may wait for one of the other's. Copies may.
@@ -69,10 +87,13 @@ class P2pEndpoint {
   const std::string& reason(int peer) const { return reasons_[peer]; }
   void disconnect(int peer, const std::string& reason);
 
-  /// Writes patterns, by a kernel, to all connected peers that do not take turns with this rank,
-  /// and looks at what they wrote. All ranks do it at the same time, each with the same number,
-  /// which is new. Does not wait. Where `isOver` becomes other than 0, which is pinned and outlives
-  /// the endpoint, what has not come counts as late.
+  /// The pairs that are connected now are not probed again.
+  void keepPairs();
+  bool isKept(int peer) const { return isKept_[peer]; }
+  /// Writes patterns, by a kernel, to all connected peers that are not kept and do not take turns
+  /// with this rank, and looks at what they wrote. All ranks do it at the same time, each with the
+  /// same number, which is new. Does not wait. Where `isOver` becomes other than 0, which is pinned
+  /// and outlives the endpoint, what has not come counts as late.
   void startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* isOver = nullptr);
   /// Waits for it. By peer: what is wrong with what came from there, or nothing.
   std::vector<std::string> finishProbe();
@@ -88,11 +109,13 @@ class P2pEndpoint {
   /// As requireConnected(), of kernels that wait for each other: of peers that take turns too.
   void requireTogether() const;
 
-  // For copies, which the host addresses.
-  const MemoryLayout& offsets() const { return offsets_; }
   unsigned char* memory() const { return memory_->data(); }
-  /// Of a connected peer.
-  unsigned char* memoryOf(int peer) const { return there_[peer]; }
+  /// What this rank has for messages with a peer; of its device where they are not connected.
+  PairMemory here(int peer) const;
+  /// What a connected peer has for them.
+  PairMemory there(int peer) const;
+  /// Those of this rank: of its device and, where some peers write there, of the host.
+  std::vector<uint32_t*> copyPoisons() const;
 
   // Of a peer through the host: what the kernel uses, in pinned memory, and what it stores its rank
   // + 1 to when it has given up. And the memory of the device, null where there is none.
@@ -124,6 +147,7 @@ class P2pEndpoint {
   unsigned char* openShared(int peer, const base::FileDescriptor& exported, size_t bytes);
   unsigned char* apart(int peer, const std::string& why);  // null
   unsigned char* hold(int peer, int device, uint64_t start);
+  void closeHostMemory();
 
   const int device_, rank_, size_;
   const P2pLayout layout_;
@@ -139,6 +163,20 @@ class P2pEndpoint {
   bool isOpened(int peer) const { return opened_[peer].index() != 0; }
   std::vector<Opened> opened_;    // of other processes
   std::vector<bool> takesTurns_;  // such a one on this device
+  std::vector<bool> isKept_;
+  // Of the host, for peers that do not reach the device, by their places in the list.
+  struct Inbox {
+    std::vector<int> peers;
+    MemoryLayout offsets;
+    std::shared_ptr<HostMemory> memory;
+  };
+  std::unique_ptr<Inbox> inbox_;
+  struct Outbox {
+    std::shared_ptr<HostMemory> memory;
+    std::unique_ptr<MemoryLayout> offsets;
+    int self = 0, peer = 0;  // this rank's place there, and the peer's in the inbox
+  };
+  std::vector<Outbox> byHost_;
   struct Hosted {
     explicit Hosted(size_t bytes) : memory(bytes) {}
     PinnedMemory<unsigned char> memory;

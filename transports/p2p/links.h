@@ -2,6 +2,7 @@
 
 // What a kernel knows of its peers: plain words and pointers in device memory, read by host and
 // device code. Whatever a rank waits for lies in its own device memory; a peer stores there. Of a
+// peer that does not reach the device it lies in memory of the host that both have mapped. Of a
 // peer on another host it lies in pinned memory of this host, between the kernel and a thread that
 // passes it on, large payloads excepted where the network reaches this rank's device. Counts of
 // messages are kept in device memory as well and not in the arguments of launches, so that a launch
@@ -81,6 +82,8 @@ struct RankWords {
   uint32_t followed = 0;   ///< calls that have ended, of those with another behind in their launch
   uint64_t completed = 0;  ///< calls that have ended; those that failed have not
   uint32_t discarded = 0;  ///< not 0: the host has taken back what had not begun
+  /// The same as `poison`, of peers that do not reach this device; null: there are none.
+  const uint32_t* hostPoison = nullptr;
 };
 
 /// Of a message by copy engines, behind it: in the receiver's memory, one for each slot. All zero:

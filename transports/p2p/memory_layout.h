@@ -1,8 +1,9 @@
 #pragma once
 
-// Where everything lies in the device memory that a rank gives to its peers: one allocation, so
-// that one handle exports it. Offsets follow from the layout, the number of ranks and the rank,
-// which both ends must have alike; none is taken from a peer.
+// Where everything lies in the memory that a rank gives to its peers: one allocation, so that one
+// handle exports it. Offsets follow from the layout, the number of ranks and the rank, which both
+// ends must have alike; none is taken from a peer. A rank has such memory on its device, and on the
+// host where some peers do not reach the device: then these are its ranks.
 
 #include <cstddef>
 #include <cstdint>
@@ -68,6 +69,46 @@ class MemoryLayout {
   int ranks_;
   size_t credits_ = 0, probes_ = 0, slots_[kWireCount] = {}, total_ = 0;
   size_t copyWords_ = 0, copyMarks_ = 0, copyCredits_ = 0, copySlots_ = 0;
+};
+
+/// What a rank has for one peer in such memory.
+class PairMemory {
+ public:
+  /// `peer`: its number there. The layout outlives this.
+  PairMemory(unsigned char* memory, const MemoryLayout& layout, int peer)
+      : memory_(memory), layout_(layout), peer_(peer) {}
+
+  /// Of all peers of this memory.
+  RankWords* words() const { return at<RankWords>(layout_.words()); }
+  LinkEntry* entries() const { return at<LinkEntry>(layout_.entries(peer_)); }
+  uint32_t* credit(Wire wire, int channel) const {
+    return at<uint32_t>(layout_.credit(wire, channel, peer_));
+  }
+  unsigned char* slots(Wire wire, int channel) const {
+    return memory_ + layout_.slots(wire, channel, peer_);
+  }
+  unsigned char* probe() const { return memory_ + layout_.probe(peer_); }
+  /// Of all peers of this memory.
+  uint32_t* copyPoison() const { return at<uint32_t>(layout_.copyPoison()); }
+  CopyNotice* copyNotice() const { return at<CopyNotice>(layout_.copyNotice(peer_)); }
+  CopyMark* copyMark(int channel, uint32_t slot) const {
+    return at<CopyMark>(layout_.copyMark(channel, peer_, slot));
+  }
+  uint32_t* copyCredit(int channel, uint32_t slot) const {
+    return at<uint32_t>(layout_.copyCredit(channel, peer_, slot));
+  }
+  unsigned char* copySlot(int channel, uint32_t slot) const {
+    return memory_ + layout_.copySlot(channel, peer_, slot);
+  }
+
+ private:
+  template <class Word>
+  Word* at(size_t offset) const {
+    return reinterpret_cast<Word*>(memory_ + offset);
+  }
+  unsigned char* memory_;
+  const MemoryLayout& layout_;
+  int peer_;
 };
 
 /// Where everything lies in the pinned memory of this host that stands for one peer on another.

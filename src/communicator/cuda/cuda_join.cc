@@ -178,8 +178,25 @@ void CudaJoin::connect(int peer, const transports::EndpointAddress& address) {
   const OutsideCapture outside;
   if (isRemote(peer)) return connectRemote(peer, endpoint, reachesGpus);
   endpoint_->connect(peer, endpoint, address.descriptors);
-  if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
+  if (!endpoint_->isConnected(peer)) part(peer, endpoint_->reason(peer));
   state_.byCopies |= endpoint_->takesTurns(peer);
+}
+
+void CudaJoin::part(int peer, const std::string& why) {
+  state_.apart.try_emplace(peer, why);
+  hearApart(rank(), peer, why);
+}
+
+// Whoever finds it, both ends let go of each other's memory.
+void CudaJoin::hearApart(int peer, int other, const std::string& why) {
+  const Pair pair = pairOf(peer, other);
+  if (peer == pair.first)
+    apart_.insert_or_assign(pair, why);
+  else
+    apart_.try_emplace(pair, why);
+  if (pair.first != rank() && pair.second != rank()) return;
+  const int its = pair.first == rank() ? pair.second : pair.first;
+  if (endpoint_->isConnected(its) && !endpoint_->isByHost(its)) endpoint_->disconnect(its, why);
 }
 
 // Both ends come to the same. The peer sends nothing before it has heard this rank's state.
@@ -193,6 +210,11 @@ void CudaJoin::connectRemote(int peer, const base::Bytes& address, bool reachesG
 }
 
 void CudaJoin::logWays() const {
+  for (const auto& [pair, why] : apart_)
+    if (pair.first == rank())
+      base::log(LogLevel::Info, "rank ", rank(), " on ", toString(options_.device), " and rank ",
+                pair.second, " on ", toString(Device{DeviceKind::Cuda, peers_[pair.second].device}),
+                " exchange messages through memory of the host, because ", why);
   const auto remote = std::ranges::count(options_.isRemote, true);
   const auto direct = std::ranges::count(peers_, true, &Neighbour::isDirect);
   if (remote == 0) return;
@@ -205,13 +227,16 @@ std::string CudaJoin::describe(int peer) const {
   const Neighbour& it = peers_[peer];
   std::string text = "on " + toString(Device{DeviceKind::Cuda, it.device});
   if (peer == rank()) return text;
+  if (const auto pair = apart_.find(pairOf(rank(), peer)); pair != apart_.end())
+    return text + " through memory of the host" + (byCopies() ? ", with copies" : "") +
+           ", because " + pair->second;
   if (!isRemote(peer)) return text + (byCopies() ? " by p2p, with copies" : " by p2p");
   return text + " by " + it.remote +
          (it.isDirect ? ", from GPU to GPU" : ", through pinned memory");
 }
 
 bool CudaJoin::canMap() const {
-  if (byCopies()) return false;
+  if (byCopies() || hasPairsApart()) return false;
   for (int peer = 0; peer < options_.size; ++peer)
     if (!isInThisProcess(peer)) return false;
   return true;
@@ -242,23 +267,67 @@ const GpuState& CudaJoin::state() {
   return state_;
 }
 
-std::vector<base::FileDescriptor> CudaJoin::descriptors() {
-  if (state_.address.empty()) return {};
-  return endpoint_->address().descriptors;
+std::vector<base::FileDescriptor> CudaJoin::descriptors(int peer) {
+  if (state_.address.empty() || isInThisProcess(peer)) return {};
+  if (!isByHost_) return endpoint_->address().descriptors;
+  if (!isApart(peer)) return {};
+  return endpoint_->hostAddress().descriptors;
 }
 
 void CudaJoin::hear(int peer, const ToldGpuState& told) {
   const GpuState& theirs = told.state;
   fewestBlocks_ = std::min(fewestBlocks_, theirs.blocks);
   state_.byCopies |= theirs.byCopies;
+  const OutsideCapture outside;
+  for (const auto& [other, why] : theirs.apart) hearApart(peer, other, why);
   if (!theirs.address.empty() && !endpoint_->isConnected(peer)) {
-    const OutsideCapture outside;
-    endpoint_->connect(peer, theirs.address, told.descriptors);
-    if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
+    if (isByHost_)
+      connectByHost(peer, told);
+    else
+      connectAgain(peer, told);
   }
   for (const auto& [other, fault] : theirs.faults)
     state_.add(peer, base::message("rank ", peer, other == peer ? ": " : " with rank ",
                                    other == peer ? "" : std::to_string(other) + ": ", fault));
+}
+
+void CudaJoin::connectAgain(int peer, const ToldGpuState& told) {
+  if (isApart(peer)) return;
+  endpoint_->connect(peer, told.state.address, told.descriptors);
+  if (!endpoint_->isConnected(peer)) part(peer, endpoint_->reason(peer));
+}
+
+// Where this rank has no such memory itself it has said so.
+void CudaJoin::connectByHost(int peer, const ToldGpuState& told) {
+  if (!isApart(peer) || state_.address.empty()) return;
+  try {
+    endpoint_->connectByHost(peer, told.state.address, told.descriptors);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::Refused) throw;
+    addHostFault(peer, error.what());
+  }
+}
+
+void CudaJoin::addHostFault(int peer, const std::string& why) {
+  state_.add(peer, base::message(apart_.at(pairOf(rank(), peer)),
+                                 "; and through memory of the host: ", why));
+}
+
+void CudaJoin::joinByHost() {
+  const OutsideCapture outside;
+  isByHost_ = true;
+  state_.address.clear();
+  endpoint_->keepPairs();
+  std::vector<int> peers;
+  for (int peer = 0; peer < options_.size; ++peer)
+    if (isApart(peer)) peers.push_back(peer);
+  if (peers.empty()) return;
+  try {
+    endpoint_->openHostMemory(peers);
+    state_.address = endpoint_->hostAddress().blob;
+  } catch (const Error& error) {
+    for (const int peer : peers) addHostFault(peer, error.what());
+  }
 }
 
 // Memory that peers have opened is freed when they have closed it.
@@ -279,9 +348,9 @@ void CudaJoin::rejoin() {
 void CudaJoin::startProbe() {
   const OutsideCapture outside;
   if (byCopies())
-    copyProbe_ = std::make_unique<executor::copy::CopyProbe>(*endpoint_, 1);
+    copyProbe_ = std::make_unique<executor::copy::CopyProbe>(*endpoint_, ++probes_);
   else
-    endpoint_->startProbe(1, kProbeDeadlineNs, probeIsOver_->data());
+    endpoint_->startProbe(++probes_, kProbeDeadlineNs, probeIsOver_->data());
 }
 
 // A peer that fails meanwhile writes no pattern.
@@ -292,11 +361,19 @@ void CudaJoin::abort() {
 void CudaJoin::finishProbe() {
   const OutsideCapture outside;
   const auto found = copyProbe_ ? copyProbe_->finish() : endpoint_->finishProbe();
-  for (size_t peer = 0; peer < found.size(); ++peer)
-    if (!found[peer].empty()) state_.add(static_cast<int>(peer), found[peer]);
+  for (int peer = 0; peer < options_.size; ++peer)
+    if (const std::string& wrong = found[static_cast<size_t>(peer)]; !wrong.empty())
+      judge(peer, wrong);
   // Not earlier: that waits for what runs on the GPU, which may wait for this rank.
   copyProbe_.reset();
   before_.reset();
+}
+
+void CudaJoin::judge(int peer, const std::string& wrong) {
+  if (isByHost_) return addHostFault(peer, wrong);
+  base::log(LogLevel::Warning, "rank ", rank(), " on ", toString(options_.device), ": ", wrong,
+            "; messages between the two go through memory of the host");
+  part(peer, wrong);
 }
 
 // Also of kernels: ranks that call by streams of their own wait for each other there.
@@ -331,7 +408,10 @@ std::unique_ptr<executor::GpuExecutor> CudaJoin::makeExecutor() {
 
 GpuFacts CudaJoin::facts() const {
   const auto& layout = endpoint_->layout();
+  std::vector<Pair> apart;
+  for (const auto& [pair, why] : apart_) apart.push_back(pair);
   return {.group = group_,
+          .apart = std::move(apart),
           .byCopies = byCopies(),
           .canMap = canMap(),
           .slotBytes = byCopies() ? layout.copySlotBytes : layout.rings.slotBytes,

@@ -4,8 +4,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/communicator/cuda/block_shares.h"
@@ -30,11 +33,13 @@ class CudaJoin final : public GpuJoin {
   transports::EndpointAddress address(int peer) override;
   void connect(int peer, const transports::EndpointAddress& address) override;
   const GpuState& state() override;
-  std::vector<base::FileDescriptor> descriptors() override;
+  std::vector<base::FileDescriptor> descriptors(int peer) override;
   void hear(int peer, const ToldGpuState& theirs) override;
   void rejoin() override;
   void startProbe() override;
   void finishProbe() override;
+  bool hasPairsApart() const override { return !apart_.empty(); }
+  void joinByHost() override;
   std::unique_ptr<GpuRank> makeReady() override;
   void abort() override;
 
@@ -59,6 +64,15 @@ class CudaJoin final : public GpuJoin {
     return !isRemote(peer) && peers_[peer].process == peers_[options_.rank].process;
   }
   bool canMap() const;
+  using Pair = std::pair<int, int>;
+  static Pair pairOf(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
+  bool isApart(int peer) const { return apart_.contains(pairOf(rank(), peer)); }
+  void part(int peer, const std::string& why);
+  void hearApart(int peer, int other, const std::string& why);
+  void connectAgain(int peer, const ToldGpuState& told);
+  void connectByHost(int peer, const ToldGpuState& told);
+  void addHostFault(int peer, const std::string& why);
+  void judge(int peer, const std::string& wrong);
   /// Of this process, on this device.
   uint32_t ranksHere() const;
   void connectRemote(int peer, const base::Bytes& address, bool reachesGpus);
@@ -79,6 +93,10 @@ class CudaJoin final : public GpuJoin {
   std::unique_ptr<executor::copy::CopyProbe> copyProbe_;  // while it is under way, of copies
   std::unique_ptr<transports::Endpoint> remote_;          // to the remote peers
   GpuState state_;
+  std::map<Pair, std::string>
+      apart_;              // of all ranks, and why: the lower one's words, if it has any
+  bool isByHost_ = false;  // joinByHost() has been called
+  uint32_t probes_ = 0;
   std::vector<Neighbour> peers_;
   uint64_t group_ = 0;  // rank 0's number
   BlockShare share_;    // of the process's

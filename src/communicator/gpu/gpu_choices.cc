@@ -54,7 +54,8 @@ const GpuChoice& GpuChoices::choose(const CallFacts& facts, const CallWishes& wi
                                   .cores = size,
                                   .hostOf = hostOf,
                                   .slotBytes = gpu.slotBytes,
-                                  .channels = gpu.channels};
+                                  .channels = gpu.channels,
+                                  .apart = gpu.apart};
   plan::CollectiveRequest request =
       requestOf(facts, size, settings_.deterministic, settings_.algorithm, wishes, hostOf);
   const uint64_t bytes = request.blockBytes();

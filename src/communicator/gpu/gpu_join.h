@@ -4,8 +4,9 @@
 // it is in cuda/, without it gpu_absent.cc answers.
 //
 // Every rank sends each peer its address(); connect() of each; then all ranks tell each other their
-// state(), hear() what the others say, probe, tell each other once more, and makeReady(). A fault
-// anywhere keeps all ranks from working on GPUs, and all know of it.
+// state(), hear() what the others say, probe, tell each other once more, and makeReady(). Where
+// pairs turn out to be apart, ranks joinByHost() before that, and probe these. A fault anywhere
+// keeps all ranks from working on GPUs, and all know of it.
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +28,8 @@ namespace tutti::communicator {
 struct GpuState {
   uint32_t blocks = 0;
   bool byCopies = false;              ///< calls are to be copies and waits on streams
-  base::Bytes address = {};           ///< of GpuJoin::rejoin()
+  base::Bytes address = {};           ///< of GpuJoin::rejoin() or joinByHost()
+  std::map<int, std::string> apart;   ///< by peer: why GPUs do not reach each other's memory
   std::map<int, std::string> faults;  ///< by peer
 
   /// Keeps the first fault with a peer.
@@ -65,8 +67,8 @@ class GpuJoin {
   virtual void connect(int peer, const transports::EndpointAddress& address) = 0;
   /// After all connect().
   virtual const GpuState& state() = 0;
-  /// Of the address in it, for one peer.
-  virtual std::vector<base::FileDescriptor> descriptors() = 0;
+  /// Of the address in it, for this peer.
+  virtual std::vector<base::FileDescriptor> descriptors(int peer) = 0;
   virtual void hear(int peer, const ToldGpuState& theirs) = 0;
   /// When all others were heard, and calls are to be copies: a rank asks for that, or ranks of
   /// several processes share a GPU, where kernels may not wait for each other. This joins all ranks
@@ -77,6 +79,12 @@ class GpuJoin {
   /// by copies, all have returned from it before the second.
   virtual void startProbe() = 0;
   virtual void finishProbe() = 0;
+  /// When all have told what they have found: whether some pair of ranks does not reach each
+  /// other's memory, or writes wrong bytes there. The same on all ranks.
+  virtual bool hasPairsApart() const = 0;
+  /// Then: memory of the host joins these pairs, by addresses in the states that are told next;
+  /// behind these ranks tell each other what has come of it, and probe the pairs.
+  virtual void joinByHost() = 0;
   /// Where there are no faults. Throws what CUDA refuses.
   virtual std::unique_ptr<GpuRank> makeReady() = 0;
   /// Ends what is under way here. From any thread, at any time.

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include <tutti/device.h>
 
@@ -19,6 +21,8 @@ namespace tutti::communicator {
 struct GpuFacts {
   /// The same for all ranks of a communicator, and in one process for no other.
   uint64_t group = 0;
+  /// Ranks whose messages to each other go through memory of the host, the lower one first; sorted.
+  std::vector<std::pair<int, int>> apart = {};
   bool byCopies = false;  ///< calls are copies and waits on streams
   bool canMap = false;    ///< kernels of this process may address all ranks' buffers
   size_t slotBytes = 0;

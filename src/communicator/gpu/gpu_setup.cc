@@ -73,7 +73,7 @@ void tellState(const Owners& c, size_t round, base::Deadline deadline) {
   GpuJoin& join = *c.gpu.join();
   for (int peer = 0; peer < c.who.size(); ++peer)
     if (peer != c.who.rank())
-      c.messages.send(peer, message::GpuMessage{join.state()}, join.descriptors());
+      c.messages.send(peer, message::GpuMessage{join.state()}, join.descriptors(peer));
   c.peers.awaitAll("GPU's state", deadline,
                    [&](const Peers::Peer& p) { return p.gpu.size() > round; });
   for (int peer = 0; peer < c.who.size(); ++peer) {
@@ -100,20 +100,35 @@ bool tellStatesOf(std::span<const Owners* const> ranks) {
 void joinGpus(const Owners& c, const std::vector<transports::EndpointAddress>& addresses,
               base::Deadline deadline) {
   if (!connect(c, addresses)) return;
-  tellState(c, 0, deadline);
+  size_t round = 0;
+  const auto tell = [&] { tellState(c, round++, deadline); };
+  tell();
   if (!c.gpu.isFaultless()) return;
   GpuJoin& join = *c.gpu.join();
-  const bool rejoins = join.state().byCopies;
-  if (rejoins) {
+  const bool byCopies = join.state().byCopies;
+  const auto probe = [&] {
+    join.startProbe();
+    if (byCopies) tell();  // what this rank has copied is there
+    join.finishProbe();
+    tell();
+    return c.gpu.isFaultless();
+  };
+  // Addresses, and then what has come of them.
+  const auto exchange = [&] {
+    tell();
+    tell();
+    return c.gpu.isFaultless();
+  };
+  if (byCopies) {
     join.rejoin();
-    for (const size_t round : {1, 2}) tellState(c, round, deadline);
-    if (!c.gpu.isFaultless()) return;
+    if (!exchange()) return;
   }
-  join.startProbe();
-  if (rejoins) tellState(c, 3, deadline);  // what this rank has copied is there
-  join.finishProbe();
-  tellState(c, rejoins ? 4 : 1, deadline);
-  if (c.gpu.isFaultless()) c.gpu.makeReady();
+  if (!probe()) return;
+  if (join.hasPairsApart()) {
+    join.joinByHost();
+    if (!exchange() || !probe()) return;
+  }
+  c.gpu.makeReady();
 }
 
 void joinLocalGpus(std::span<const Owners* const> ranks) {
@@ -127,14 +142,25 @@ void joinLocalGpus(std::span<const Owners* const> ranks) {
     joined &= connect(*rank, addresses);
   }
   if (!joined || !tellStatesOf(ranks)) return;
+  const auto exchange = [&] {
+    tellStatesOf(ranks);
+    return tellStatesOf(ranks);
+  };
+  const auto probe = [&] {
+    for (const Owners* rank : ranks) rank->gpu.join()->startProbe();
+    for (const Owners* rank : ranks) rank->gpu.join()->finishProbe();
+    return tellStatesOf(ranks);
+  };
+  const GpuJoin& first = *ranks.front()->gpu.join();
   if (ranks.front()->gpu.join()->state().byCopies) {
     for (const Owners* rank : ranks) rank->gpu.join()->rejoin();
-    tellStatesOf(ranks);
-    if (!tellStatesOf(ranks)) return;
+    if (!exchange()) return;
   }
-  for (const Owners* rank : ranks) rank->gpu.join()->startProbe();
-  for (const Owners* rank : ranks) rank->gpu.join()->finishProbe();
-  if (!tellStatesOf(ranks)) return;
+  if (!probe()) return;
+  if (first.hasPairsApart()) {
+    for (const Owners* rank : ranks) rank->gpu.join()->joinByHost();
+    if (!exchange() || !probe()) return;
+  }
   for (const Owners* rank : ranks) rank->gpu.makeReady();
 }
 

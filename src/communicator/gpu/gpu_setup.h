@@ -3,7 +3,8 @@
 // Joining the GPUs of a communicator's ranks: addresses went with the hellos; then ranks tell each
 // other twice what they know to be in the way, before and after the pairs have been tried out. Who
 // is joined once more, for copies, does so between two more rounds: what is found there is known to
-// one rank alone, and either all go on or none. Where GPUs cannot be joined, the GPU backends of
+// one rank alone, and either all go on or none. So are pairs whose GPUs do not reach each other,
+// which memory of the host joins. Where GPUs cannot be joined, the GPU backends of
 // all ranks refuse calls, and say why. The thread that connects the communicator calls these.
 
 #include <memory>

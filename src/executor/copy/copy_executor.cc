@@ -264,8 +264,7 @@ void CopyExecutor::copyToSelf(const Exchange& exchange, cudaStream_t stream) con
 // Behind all lanes: only where no peer has given up so far is the operation done, and counted. The
 // count is a ring of words that turns by one.
 void CopyExecutor::finish(StreamQueue& queue) const {
-  queue.awaitAtLeast(
-      reinterpret_cast<const uint32_t*>(endpoint_.memory() + endpoint_.offsets().copyPoison()), 0);
+  for (const uint32_t* const poison : endpoint_.copyPoisons()) queue.awaitAtLeast(poison, 0);
   OwnWords& own = *ground_.own;
   queue.copy(own.turned, own.count + 1, sizeof own.turned);
   queue.copy(own.count, own.turned, sizeof own.turned);

@@ -11,13 +11,13 @@ uint64_t messagesOf(const Transfer& transfer, uint64_t slotBytes) {
 
 void send(CopyLane& lane, const std::byte* data, const CopyMessage& message) {
   lane.awaitSlot(message);
-  lane.queue().copy(lane.slot(message), data, message.bytes);
+  lane.copy(lane.slot(message), data, message.bytes);
   lane.tell(message);
 }
 
 void receive(CopyLane& lane, std::byte* data, const CopyMessage& message) {
   lane.awaitMessage(message);
-  lane.queue().copy(data, lane.received(message), message.bytes);
+  lane.copy(data, lane.received(message), message.bytes);
   lane.giveBack(message);
 }
 

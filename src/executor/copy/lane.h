@@ -5,7 +5,7 @@
 // the slot, copies a word into the sender's memory, for which the sender's stream waits before it
 // uses the slot again. Each clears in its own memory what it has waited for before it tells the
 // other. So all words are as before when a message is through, and the messages of every operation
-// are numbered from 0.
+// are numbered from 0. Of a peer that memory of the host joins, slots and words lie there.
 
 #include "src/executor/copy/stream_queue.h"
 #include "src/executor/copy/streams.h"
@@ -47,17 +47,19 @@ class CopyLane {
   /// Waits for nothing more.
   void end();
 
+  /// To or from a slot, or between memory of this rank. By a kernel where both are of the host: for
+  /// such a copy CUDA has the caller wait, and the stream may wait for a peer.
+  void copy(void* to, const void* from, uint64_t bytes);
+  void copyRows(const CopyRows& rows);
+
   StreamQueue& queue() { return queue_; }
 
  private:
+  bool areOfHost(const void* to, const void* from) const;
   uint32_t slotOf(const CopyMessage& message) const;
   void expect(Waiting what, const CopyMessage& message);
   void pass();
   void set(uint32_t* word, uint32_t& has, uint32_t value);
-  template <class Word>
-  Word* here(size_t offset) const;
-  template <class Word>
-  Word* there(int peer, size_t offset) const;
 
   const Ground& ground_;
   LaneWords* const words_;

@@ -39,20 +39,23 @@ CopyProbe::CopyProbe(const transports::p2p::P2pEndpoint& endpoint, uint32_t numb
   sent_.upload(words.data(), sent_.bytes());
   OnDevice on(endpoint.device());
   StreamQueue queue(setup_.get(), waitFlags_);
-  const size_t there = endpoint.offsets().probe(rank);
   for (int peer = 0; peer < size; ++peer) {
-    unsigned char* const memory = endpoint.memoryOf(peer);
-    if (memory == nullptr) continue;
+    if (!isProbed(peer)) continue;
+    unsigned char* const there = endpoint.there(peer).probe();
     const auto at = static_cast<size_t>(peer) * kProbeBytes;
-    queue.copy(memory + there + kLine, sent_.data() + at, kProbeBytes);
-    queue.copy(memory + there, sent_.data() + sent_.bytes() - sizeof number, sizeof number);
+    queue.copy(there + kLine, sent_.data() + at, kProbeBytes);
+    queue.copy(there, sent_.data() + sent_.bytes() - sizeof number, sizeof number);
   }
   setup_.wait();
 }
 
+bool CopyProbe::isProbed(int peer) const {
+  return peer != endpoint_.rank() && endpoint_.isConnected(peer) && !endpoint_.isKept(peer);
+}
+
 // As for a mark, the stream waits for the flag, when that is there, and reads what is behind it.
 ProbeFinding CopyProbe::lookAt(int peer) {
-  const unsigned char* const from = endpoint_.memory() + endpoint_.offsets().probe(peer);
+  const unsigned char* const from = endpoint_.here(peer).probe();
   StreamQueue queue(setup_.get(), waitFlags_);
   queue.copy(seen_.data(), from, sizeof number_);
   setup_.wait();
@@ -70,7 +73,7 @@ std::vector<std::string> CopyProbe::finish() {
   OnDevice on(endpoint_.device());
   std::vector<std::string> faults(static_cast<size_t>(endpoint_.size()));
   for (int peer = 0; peer < endpoint_.size(); ++peer)
-    if (endpoint_.memoryOf(peer) != nullptr) faults[peer] = endpoint_.faultOf(peer, lookAt(peer));
+    if (isProbed(peer)) faults[peer] = endpoint_.faultOf(peer, lookAt(peer));
   return faults;
 }
 

@@ -14,14 +14,15 @@ namespace tutti::executor::copy {
 
 class CopyProbe {
  public:
-  /// Copies to all connected peers, and returns when that is done. All ranks do it, each with the
-  /// same number, which is new and not 0. The endpoint outlives it.
+  /// Copies to all connected peers that are not kept, and returns when that is done. All ranks do
+  /// it, each with the same number, which is new and not 0. The endpoint outlives it.
   CopyProbe(const transports::p2p::P2pEndpoint& endpoint, uint32_t number);
 
   /// When all ranks have done that. By peer: what is wrong with what came from there, or nothing.
   std::vector<std::string> finish();
 
  private:
+  bool isProbed(int peer) const;
   transports::p2p::ProbeFinding lookAt(int peer);
 
   const transports::p2p::P2pEndpoint& endpoint_;

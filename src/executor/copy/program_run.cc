@@ -151,12 +151,12 @@ void ProgramRun::copy(CopyLane& lane, const std::vector<Piece>& pieces) const {
                   pitch(operand) <= kMostPitch &&
                   pieces[i].operands[operand] == pieces[0].operands[operand] + i * pitch(operand);
     if (isEven && pieces[0].operands[0] != pieces[0].operands[target]) {
-      lane.queue().copyRows({pieces[0].operands[0], pieces[0].operands[target], pieces[0].bytes,
-                             pitch(0), pitch(target), pieces.size()});
+      lane.copyRows({pieces[0].operands[0], pieces[0].operands[target], pieces[0].bytes, pitch(0),
+                     pitch(target), pieces.size()});
       continue;
     }
     for (const Piece& piece : pieces)
-      lane.queue().copy(piece.operands[target], piece.operands[0], piece.bytes);
+      lane.copy(piece.operands[target], piece.operands[0], piece.bytes);
   }
 }
 

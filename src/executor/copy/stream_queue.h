@@ -24,9 +24,9 @@ class StreamQueue {
   /// `waitFlags`: waitFlagsOf() the device, which is current whenever something is enqueued.
   StreamQueue(cudaStream_t stream, unsigned waitFlags);
 
-  /// Into this device's memory, behind all that was enqueued before.
+  /// Into memory of this device, or of the host, behind all that was enqueued before.
   void write(uint32_t* at, uint32_t value);
-  /// Until the word, in this device's memory, is `least` or more, cyclic.
+  /// Until the word, in such memory, is `least` or more, cyclic.
   void awaitAtLeast(const uint32_t* at, uint32_t least);
   /// To or from any memory that the device can address. Nothing where both are one.
   void copy(void* to, const void* from, uint64_t bytes);

@@ -16,7 +16,8 @@ using transports::p2p::PinnedMemory;
 /// What one look reads.
 struct Watcher::View {
   struct Words {
-    uint32_t poison, before, after;  // the count of operations, before and after the lanes
+    uint32_t poisons[2];     // of P2pEndpoint::copyPoisons(), where there are two
+    uint32_t before, after;  // the count of operations, before and after the lanes
     CopyNotice notice;
   };
   PinnedMemory<Words> words{1};
@@ -42,6 +43,13 @@ void copyNotice(StreamQueue& queue, void* to, const void* from) {
   queue.copy(to, from, kFirst);
   queue.copy(static_cast<unsigned char*>(to) + kFirst,
              static_cast<const unsigned char*>(from) + kFirst, sizeof(CopyNotice) - kFirst);
+}
+
+/// Of the host's memory, by that of the device.
+template <class Word>
+void read(StreamQueue& queue, Word* to, Word* between, const Word* from) {
+  queue.copy(between, from, sizeof(Word));
+  queue.copy(to, between, sizeof(Word));
 }
 
 std::string describeMismatch(int receiver, int sender, const CopyNotice& notice) {
@@ -127,16 +135,23 @@ void Watcher::begin() {
   StreamQueue queue(stream_, ground_.waitFlags);
   const auto& endpoint = ground_.endpoint;
   View::Words& words = *view_->words.data();
-  queue.copy(&words.poison, endpoint.memory() + endpoint.offsets().copyPoison(), sizeof(uint32_t));
+  const auto poisons = endpoint.copyPoisons();
+  queue.copy(&words.poisons[0], poisons[0], sizeof(uint32_t));
+  for (size_t i = 1; i < poisons.size(); ++i)
+    read<uint32_t>(queue, &words.poisons[i], &ground_.own->seen.poison, poisons[i]);
   queue.copy(&words.before, ground_.own->count + kCounted, sizeof(uint32_t));
   for (size_t i = 0; i < lanes_; ++i) {
     LaneView& lane = view_->lanes.data()[i];
     const LaneState& last = seen_[i].state;
     queue.copy(&lane.first, &ground_.own->lanes[i].state, sizeof(LaneState));
     if (waitingOf(last.place) == Waiting::Message) {
-      const size_t mark = endpoint.offsets().copyMark(channelOf(last.place), peerOf(last.place),
-                                                      slotOf(last.place));
-      queue.copy(&lane.mark, endpoint.memory() + mark, sizeof(CopyMark));
+      const int peer = peerOf(last.place);
+      const CopyMark* const mark =
+          endpoint.here(peer).copyMark(channelOf(last.place), slotOf(last.place));
+      if (endpoint.isByHost(peer))
+        read(queue, &lane.mark, &ground_.own->seen.marks[i], mark);
+      else
+        queue.copy(&lane.mark, mark, sizeof(CopyMark));
     }
     queue.copy(&lane.second, &ground_.own->lanes[i].state, sizeof(LaneState));
   }
@@ -148,8 +163,8 @@ void Watcher::begin() {
 // Disagreement first: who has found one gives up, and tells so.
 void Watcher::judge() {
   for (size_t i = 0; i < lanesLookedAt_ && !failure_; ++i) judgeLane(i);
-  const uint32_t poison = view_->words.data()->poison;
-  if (!failure_ && static_cast<int32_t>(poison) < 0) judgePoison(poison);
+  for (const uint32_t poison : view_->words.data()->poisons)
+    if (!failure_ && static_cast<int32_t>(poison) < 0) judgePoison(poison);
 }
 
 std::string Watcher::where() const {
@@ -196,8 +211,12 @@ void Watcher::judgePoison(uint32_t poison) {
   const int from = static_cast<int>(poison - kPoison), rank = ground_.endpoint.rank();
   CopyNotice& notice = view_->words.data()->notice;
   StreamQueue queue(stream_, ground_.waitFlags);
-  copyNotice(queue, &notice,
-             ground_.endpoint.memory() + ground_.endpoint.offsets().copyNotice(from));
+  const CopyNotice* told = ground_.endpoint.here(from).copyNotice();
+  if (ground_.endpoint.isByHost(from)) {
+    copyNotice(queue, &ground_.own->seen.notice, told);
+    told = &ground_.own->seen.notice;
+  }
+  copyNotice(queue, &notice, told);
   TUTTI_CUDA(cudaStreamSynchronize(stream_));  // the look's copies have come through before
   if (notice.isMismatch != 0 && notice.culprit == static_cast<uint32_t>(rank))
     return giveUp(ErrorCode::Mismatch, from, describeMismatch(from, rank, notice), {});
@@ -251,9 +270,9 @@ void Watcher::tellPeers(StreamQueue& queue, const CopyNotice& notice) const {
   queue.write(&sources.poison, kPoison + static_cast<uint32_t>(endpoint.rank()));
   for (int peer = 0; peer < endpoint.size(); ++peer) {
     if (peer == endpoint.rank()) continue;
-    unsigned char* const there = endpoint.memoryOf(peer);
-    copyNotice(queue, there + endpoint.offsets().copyNotice(endpoint.rank()), &sources.notice);
-    queue.copy(there + endpoint.offsets().copyPoison(), &sources.poison, sizeof(uint32_t));
+    const auto there = endpoint.there(peer);
+    copyNotice(queue, there.copyNotice(), &sources.notice);
+    queue.copy(there.copyPoison(), &sources.poison, sizeof(uint32_t));
   }
 }
 
@@ -262,19 +281,15 @@ void Watcher::tellPeers(StreamQueue& queue, const CopyNotice& notice) const {
 void Watcher::open(StreamQueue& queue) const {
   const auto& endpoint = ground_.endpoint;
   const auto& rings = endpoint.layout().rings;
-  const auto word = [&](size_t offset) {
-    return reinterpret_cast<uint32_t*>(endpoint.memory() + offset);
-  };
   for (int channel = 0; channel < rings.channels; ++channel)
     for (int peer = 0; peer < endpoint.size(); ++peer)
       for (uint32_t slot = 0; slot < rings.slotCount; ++slot) {
-        auto* const mark =
-            reinterpret_cast<CopyMark*>(word(endpoint.offsets().copyMark(channel, peer, slot)));
+        CopyMark* const mark = endpoint.here(peer).copyMark(channel, slot);
         for (uint32_t* part : {&mark->call, &mark->complement, &mark->alive})
           queue.write(part, kOpen);
-        queue.write(word(endpoint.offsets().copyCredit(channel, peer, slot)), 0);
+        queue.write(endpoint.here(peer).copyCredit(channel, slot), 0);
       }
-  queue.write(word(endpoint.offsets().copyPoison()), 0);
+  for (uint32_t* const poison : endpoint.copyPoisons()) queue.write(poison, 0);
   queue.flush();
 }
 

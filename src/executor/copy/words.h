@@ -95,12 +95,21 @@ inline constexpr uint32_t kCounted = 1024;
 
 inline constexpr uint32_t kMostLanes = 256;
 
+/// What the watcher has copied from memory of the host, on its way back there: CUDA has whoever
+/// copies inside of the host wait.
+struct SeenWords {
+  uint32_t poison, unused[3];
+  CopyNotice notice;
+  CopyMark marks[kMostLanes];
+};
+
 /// All of them.
 struct OwnWords {
   Sources sources;
   LaneWords lanes[kMostLanes];
   uint32_t count[kCounted + 1];
   uint32_t turned[kCounted];
+  SeenWords seen;
 };
 
 }  // namespace tutti::executor::copy

@@ -9,7 +9,7 @@ namespace tutti::executor::kernel {
 /// Whether this rank or a peer has given up, asked where no wait has asked; the host's word is far.
 TUTTI_DEVICE bool hasGivenUp(KernelLane& lane) {
   const RankWords* const words = lane.rank.words;
-  if (const uint32_t from = ptx::ldRelaxedSys(&words->poison); from != 0)
+  if (const uint32_t from = poisonOf(words); from != 0)
     giveUp(lane, StopReason::Poisoned, int(from) - 1);
   lane.hasFailed |= ptx::ldRelaxedGpu(&words->stop) != 0;
   return lane.hasFailed;

@@ -97,13 +97,13 @@ std::unique_ptr<KernelPlan> KernelExecutor::prepareProgram(const plan::PlanSpec&
   plan->mostBlocks_ = options_.blocks;
   plan->isOneShot_ = isOneShot(spec, program, endpoint_.rank());
   for (int peer = 0; peer < endpoint_.size(); ++peer)
-    if (endpoint_.isThroughHost(peer)) plan->isOneShot_ = false;
+    if (endpoint_.isThroughHost(peer) || endpoint_.isByHost(peer)) plan->isOneShot_ = false;
   const uint32_t mostLanes = std::min(kMostLanes, kMostLanesPerBlock * options_.blocks);
   TUTTI_REQUIRE(plan->lanes_ <= mostLanes, spec.describe(), " has ", plan->lanes_, " lanes, and ",
                 options_.blocks, " blocks hold ", kMostLanesPerBlock, " each");
   for (int peer = 0; peer < endpoint_.size() && spec.mapped.any(); ++peer)
     TUTTI_REQUIRE(endpoint_.sharesProcess(peer), spec.describe(), " maps buffers of rank ", peer,
-                  ", which is another process");
+                  ", which is another process, or on a GPU that this one does not reach");
   const auto slots = static_cast<int>(endpoint_.layout().rings.slotCount);
   TUTTI_REQUIRE(spec.minSlots <= slots, "a plan for channels of ", spec.minSlots,
                 " slots on channels of ", slots);

@@ -90,6 +90,12 @@ TUTTI_DEVICE void giveUp(KernelLane& lane, StopReason reason, int peer, uint32_t
     if (rank.peers[p].poison != nullptr) ptx::stRelaxedSys(rank.peers[p].poison, rank.rank + 1);
 }
 
+/// Of a peer that has given up its rank + 1.
+TUTTI_DEVICE uint32_t poisonOf(const RankWords* words) {
+  if (const uint32_t from = ptx::ldRelaxedSys(&words->poison); from != 0) return from;
+  return words->hostPoison == nullptr ? 0 : ptx::ldRelaxedSys(words->hostPoison);
+}
+
 /// To be called in every loop that waits; true when it must end.
 TUTTI_DEVICE bool shouldStop(KernelLane& lane, uint32_t spins, int peer) {
   if (spins % lane.all.looksEvery != 0) return false;
@@ -97,7 +103,7 @@ TUTTI_DEVICE bool shouldStop(KernelLane& lane, uint32_t spins, int peer) {
   if (ptx::ldRelaxedGpu(&words->stop) != 0) return lane.hasFailed = true;
   StopReason reason = StopReason::None;
   if (ptx::globalTimer() - lane.shared->began > lane.all.deadlineNs) reason = StopReason::Deadline;
-  if (const uint32_t from = ptx::ldRelaxedSys(&words->poison); from != 0) {
+  if (const uint32_t from = poisonOf(words); from != 0) {
     reason = StopReason::Poisoned;
     peer = int(from) - 1;
   }

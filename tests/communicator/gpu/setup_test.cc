@@ -1,5 +1,5 @@
-// Communicators on emulated GPUs that cannot be joined, whose bytes arrive wrong, or where CUDA
-// refuses a call while they are made: all ranks know of it, and nothing is left behind.
+// Communicators on emulated GPUs that do not reach each other, whose bytes arrive wrong, or where
+// CUDA refuses a call while they are made: all ranks know of it, and nothing is left behind.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -103,11 +103,14 @@ class GpuSetup : public CudaTest, public testing::WithParamInterface<Way> {
 constexpr size_t kCount = 1000;
 
 /// Every rank's calls on GPUs are refused with these words; those on the host's memory are made.
-void expectApart(std::vector<Communicator> ranks, const std::vector<std::string>& words) {
+/// Returns what rank 0 says.
+std::string expectApart(std::vector<Communicator> ranks, const std::vector<std::string>& words) {
   Setting s(std::move(ranks), kCount);
+  std::string said;
   for (size_t r = 0; r < s.ranks.size(); ++r) {
     const Outcome outcome = outcomeOf([&] { s.ranks[r].allReduce(s.args(int(r), kCount)); });
     expectError(outcome, ErrorCode::Unsupported, "the ranks' GPUs are not joined");
+    if (r == 0) said = outcome.text;
     for (const std::string& each : words) expectError(outcome, ErrorCode::Unsupported, each);
   }
   std::vector<int> ones(s.ranks.size(), 1);
@@ -116,6 +119,7 @@ void expectApart(std::vector<Communicator> ranks, const std::vector<std::string>
     s.ranks[r].allReduce({.send = &ones[r], .recv = &ones[r], .count = 1, .type = DataType::Int32});
   group.end();
   EXPECT_EQ(ones, std::vector<int>(s.ranks.size(), int(s.ranks.size())));
+  return said;
 }
 
 void expectJoined(std::vector<Communicator> ranks) {
@@ -164,19 +168,31 @@ TEST(GpuWires, OfACallAreOfLinesWhereAllDevicesKeepThem) {
   EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
 }
 
+/// Ranks 0 and 1 say so of each other, and rank 2 of neither.
+void expectByHost(const std::vector<Communicator>& ranks, const std::string& why) {
+  for (const Communicator& rank : ranks) {
+    const std::string text = rank.describe();
+    const size_t at = text.find(" through memory of the host");
+    EXPECT_EQ(at != text.npos, rank.rank() < 2) << text;
+    EXPECT_EQ(text.find(", because " + why) != text.npos, rank.rank() < 2) << text;
+  }
+}
+
 // One of them finds it out.
-TEST_P(GpuSetup, OfDevicesThatAreNotJoinedTellsAllRanksWhich) {
+TEST_P(GpuSetup, JoinsDevicesWithoutPeerAccessByTheHost) {
   emulation::forbidPeerAccess(0, 1);
-  expectApart(makeOn({0, 1, 2}, GetParam()),
-              {"rank 0", "rank 1", "device 0 has no peer access to device 1"});
+  auto ranks = makeOn({0, 1, 2}, GetParam());
+  expectByHost(ranks, "device 0 has no peer access to device 1");
+  expectJoined(std::move(ranks));
   expectJoined(makeOn({1, 2, 1}, GetParam()));
 }
 
 // The rank whose bytes they are sees nothing of it.
-TEST_P(GpuSetup, OfAPairThatLiesTellsAllRanksWhich) {
+TEST_P(GpuSetup, JoinsAPairThatLiesByTheHost) {
   (GetParam().byCopies ? emulation::corruptCopies : emulation::corruptWrites)(3, 2);
-  expectApart(makeOn({2, 3, 1}, GetParam()),
-              {"rank 0", "rank 1", "what rank 1 wrote arrived wrong at rank 0 on device 2"});
+  auto ranks = makeOn({2, 3, 1}, GetParam());
+  expectByHost(ranks, "what rank 1 wrote arrived wrong at rank 0 on device 2");
+  expectJoined(std::move(ranks));
   expectJoined(makeOn({1, 3, 1}, GetParam()));
 }
 
@@ -184,42 +200,75 @@ TEST_P(GpuSetup, OfAPairThatLiesTellsAllRanksWhich) {
 constexpr int kStride = kThreadSanitized ? 23 : kSanitized ? 11 : 5;
 const std::vector<int> kThree = {1, 2, 1};
 
+/// Whether the call was that which enables peer access: then memory of the host is in its place.
+bool isWithoutAPeer(const Communicator& rank) {
+  const std::string text = rank.describe();
+  return text.find(", because peer access of device ") != text.npos;
+}
+
 // Whatever call of rank 1 it is: either no rank has a communicator, and the others know because of
-// whom, or all have one, without their GPUs.
-TEST_P(GpuSetup, WhereCudaRefusesACallFailsOnAllRanks) {
+// whom, or all have one, without their GPUs. Returns how many failed, and adds what was said of
+// GPUs.
+int expectFailures(Way way, int stride, std::vector<std::string>& refusals) {
   int failures = 0;
-  for (int calls = 0;; calls += kStride) {
+  for (int calls = 0;; calls += stride) {
     SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
     Made made;
-    if (GetParam().apart) {
-      made = makeApart(kThree, GetParam().byCopies, calls);
+    if (way.apart) {
+      made = makeApart(kThree, way.byCopies, calls);
     } else {
       const emulation::FailingCall failing(calls, cudaErrorUnknown);
       made.outcomes.push_back(outcomeOf([&] {
-        for (Communicator& rank : makeOn(kThree, GetParam()))
+        for (Communicator& rank : makeOn(kThree, way))
           made.communicators.emplace_back(std::move(rank));
       }));
       made.hasFailed = failing.hasFailed();
     }
     if (!made.hasFailed) {
       expectJoined(ranksOf(std::move(made)));
-      break;
+      return failures;
     }
     ++failures;
     const auto isMade = [](const auto& communicator) { return communicator.has_value(); };
     if (std::ranges::any_of(made.communicators, isMade)) {
-      expectApart(ranksOf(std::move(made)), {"unknown error"});
+      auto ranks = ranksOf(std::move(made));
+      if (std::ranges::any_of(ranks, isWithoutAPeer))
+        expectJoined(std::move(ranks));
+      else
+        refusals.push_back(expectApart(std::move(ranks), {"unknown error"}));
       continue;
     }
     for (size_t r = 0; r < made.outcomes.size(); ++r) {
       const Outcome& outcome = made.outcomes[r];
       EXPECT_NE(outcome.code, ErrorCode::Timeout) << outcome.text;
-      EXPECT_NE(outcome.text.find(GetParam().apart && r != 1 ? "rank 1" : "cudaErrorUnknown"),
+      EXPECT_NE(outcome.text.find(way.apart && r != 1 ? "rank 1" : "cudaErrorUnknown"),
                 std::string::npos)
           << r << ": " << outcome.text;
     }
   }
-  EXPECT_GT(failures, kThreadSanitized ? 2 : kSanitized ? 4 : 10);
+}
+
+constexpr int kLeastFailures = kThreadSanitized ? 2 : kSanitized ? 4 : 10;
+
+TEST_P(GpuSetup, WhereCudaRefusesACallFailsOnAllRanks) {
+  std::vector<std::string> refusals;
+  EXPECT_GT(expectFailures(GetParam(), kStride, refusals), kLeastFailures);
+}
+
+// Who cannot be joined by the host either hears both reasons.
+TEST_P(GpuSetup, WhereCudaRefusesMemoryOfTheHostSaysWhyItIsNeeded) {
+  emulation::forbidPeerAccess(1, 2);
+  std::vector<std::string> refusals;
+  EXPECT_GT(expectFailures(GetParam(), 3 * kStride, refusals), kLeastFailures / 3);
+  EXPECT_TRUE(kThreadSanitized ||
+              std::ranges::any_of(
+                  refusals,
+                  [](const std::string& text) {
+                    return text.find(
+                               "device 1 has no peer access to device 2; and through memory of "
+                               "the host: ") != text.npos;
+                  }))
+      << testing::PrintToString(refusals);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, GpuSetup,

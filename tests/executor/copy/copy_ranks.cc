@@ -37,7 +37,10 @@ CopyRanks::CopyRanks(const CopyRanksOptions& options)
         std::make_unique<DeviceEndpoint>(deviceOf(r), r, options.ranks, options.layout));
     endpoints.push_back(endpoints_.back().get());
   }
-  connectInProcess(endpoints, 30'000'000'000);
+  if (options.byHost)
+    connectByHost(endpoints);
+  else
+    connectInProcess(endpoints, 30'000'000'000);
   for (int r = 0; r < options.ranks; ++r) {
     executors_.push_back(std::make_unique<CopyExecutor>(*endpoints_[r], options.executor));
     OnDevice on(deviceOf(r));

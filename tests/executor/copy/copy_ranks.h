@@ -33,6 +33,7 @@ struct CopyRanksOptions {
   int ranks = 2;
   int devices = 4;  ///< rank r is on device r modulo that, or modulo those that there are
   transports::p2p::P2pLayout layout = kCopyLayout;
+  bool byHost = false;  ///< memory of the host joins all
   CopyOptions executor = {.deadlineNs = 60'000'000'000};
 };
 

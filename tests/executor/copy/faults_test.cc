@@ -62,8 +62,7 @@ TEST(CopyFaults, CountsThatDifferAreAMismatchOnBothSides) {
   }
 }
 
-TEST(CopyFaults, AbortEndsAllRanksWhenAPeerNeverComes) {
-  CopyRanks ranks({.ranks = 3});
+void expectAbortEndsAll(CopyRanks& ranks) {
   ranks.begin(ringCall(3, 9000), 1);
   ranks.launch(0);
   ranks.launch(1);
@@ -83,6 +82,16 @@ TEST(CopyFaults, AbortEndsAllRanksWhenAPeerNeverComes) {
   EXPECT_EQ(ranks.failureOf(2).code(), ErrorCode::PeerLost);
   EXPECT_THROW(ranks.launch(2), Error);
   EXPECT_THROW(ranks.launch(0), Error);
+}
+
+TEST(CopyFaults, AbortEndsAllRanksWhenAPeerNeverComes) {
+  CopyRanks ranks({.ranks = 3});
+  expectAbortEndsAll(ranks);
+}
+
+TEST(CopyFaults, AbortEndsAllRanksThatTheHostJoins) {
+  CopyRanks ranks({.ranks = 3, .byHost = true});
+  expectAbortEndsAll(ranks);
 }
 
 void awaitIdle(CopyRanks& ranks, int rank) {

@@ -63,7 +63,10 @@ DeviceRanks::DeviceRanks(const DeviceRanksOptions& options)
                                                           options.layout, options.firstMessage));
     endpoints.push_back(endpoints_.back().get());
   }
-  connectRanks(endpoints, options_);
+  if (options.byHost)
+    connectByHost(endpoints);
+  else
+    connectRanks(endpoints, options_);
   auto remote = remoteEndpoints();
   for (int r = 0; r < options.ranks; ++r) {
     executors_.push_back(
@@ -85,6 +88,19 @@ std::vector<std::unique_ptr<transports::Endpoint>> DeviceRanks::remoteEndpoints(
       if (endpoints_[r]->isThroughHost(peer))
         executor::kernel::goDirect(*endpoints_[r], *all[r], peer);
   return all;
+}
+
+void connectByHost(std::span<DeviceEndpoint* const> endpoints) {
+  for (DeviceEndpoint* endpoint : endpoints) {
+    std::vector<int> others;
+    for (int peer = 0; peer < endpoint->size(); ++peer)
+      if (peer != endpoint->rank()) others.push_back(peer);
+    endpoint->openHostMemory(others);
+  }
+  for (DeviceEndpoint* from : endpoints)
+    for (DeviceEndpoint* to : endpoints)
+      if (from != to) to->connectByHost(from->rank(), from->hostAddress().blob);
+  probeInProcess(endpoints, 30'000'000'000);
 }
 
 void connectRanks(std::span<DeviceEndpoint* const> endpoints, const DeviceRanksOptions& options) {

@@ -55,6 +55,7 @@ struct DeviceRanksOptions {
                             .looksEvery = 256,
                             .arenaBytes = 1 << 20};
   uint32_t firstMessage = 0;
+  bool byHost = false;  ///< memory of the host joins all
   /// By rank: ranks of different ones behave as if they were on different hosts, and `network`
   /// joins them. None: all are on one.
   std::vector<int> hosts = {};
@@ -64,6 +65,9 @@ struct DeviceRanksOptions {
 
   bool areRemote(int rank, int peer) const { return !hosts.empty() && hosts[rank] != hosts[peer]; }
 };
+
+/// Joins all ranks of one process by memory of the host.
+void connectByHost(std::span<DeviceEndpoint* const> endpoints);
 
 /// Bytes of a device at any distance from an aligned address.
 class DeviceBuffer {

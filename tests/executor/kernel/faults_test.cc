@@ -33,9 +33,8 @@ TEST_P(Faults, ASkippedOperationIsAMismatch) {
   expectSkippedIsMismatch(ranks);
 }
 
-TEST_P(Faults, AbortEndsAllRanks) {
-  DeviceRanks ranks({.ranks = 3});
-  ranks.begin(ringCall(3, 9000), GetParam(), 1);
+void expectAbortEndsAll(DeviceRanks& ranks, Wire wire) {
+  ranks.begin(ringCall(3, 9000), wire, 1);
   ranks.launch(0);
   ranks.launch(1);
   const auto end = base::Deadline::after(std::chrono::seconds(20));
@@ -60,6 +59,16 @@ TEST_P(Faults, AbortEndsAllRanks) {
   EXPECT_EQ(failureOf(ranks, 2).code(), ErrorCode::PeerLost);
   EXPECT_THROW(ranks.launch(0), Error);
   for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.executor(r).completed(), 0U);
+}
+
+TEST_P(Faults, AbortEndsAllRanks) {
+  DeviceRanks ranks({.ranks = 3});
+  expectAbortEndsAll(ranks, GetParam());
+}
+
+TEST_P(Faults, AbortEndsAllRanksThatTheHostJoins) {
+  DeviceRanks ranks({.ranks = 3, .byHost = true});
+  expectAbortEndsAll(ranks, GetParam());
 }
 
 TEST_P(Faults, NoWaitIsForEver) {

@@ -404,7 +404,7 @@ mutation(at_once_a_plan_ends_as_it_likes
          SHOWS "isOneShot")
 mutation(at_once_peers_are_on_any_host
          FILE src/executor/kernel/kernel_executor.cc TEST cuda_proxy_test
-         FROM [[if (endpoint_.isThroughHost(peer)) plan->isOneShot_ = false;]]
+         FROM [[if (endpoint_.isThroughHost(peer) || endpoint_.isByHost(peer)) plan->isOneShot_ = false;]]
          TO [[continue;]]
          FILTER Sim/RemotePlans.*
          SHOWS "a store of 16 bytes at .nil.")
@@ -640,6 +640,12 @@ mutation(poison_is_not_looked_at
          TO [[0; from != 0]]
          TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
          SHOWS "no progress")
+mutation(poison_by_the_host_is_not_looked_at
+         FILE src/executor/kernel/wait_device.cuh
+         FROM [[words->hostPoison == nullptr ? 0]]
+         TO [[true ? 0]]
+         TEST cuda_launches_test FILTER Wires/Faults.AbortEndsAllRanksThatTheHostJoins*
+         SHOWS "no progress")
 mutation(peers_are_not_poisoned
          FILE src/executor/kernel/wait_device.cuh
          FROM [[if (rank.peers[p].poison != nullptr)]]
@@ -691,20 +697,19 @@ mutation(stream_does_not_wait_for_a_message
          SHOWS "data race [^\n]*copyRows")
 mutation(stream_does_not_wait_for_a_slot
          FILE src/executor/copy/lane.cc
-         FROM [[  queue_.awaitAtLeast(here<uint32_t>(ground_.endpoint.offsets().copyCredit(
-                          message.channel, message.peer, slotOf(message))),
-                      0);]]
+         FROM [[  queue_.awaitAtLeast(
+      ground_.endpoint.here(message.peer).copyCredit(message.channel, slotOf(message)), 0);]]
          SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
          SHOWS "data race [^\n]*copyRows")
 mutation(slot_is_not_taken
          FILE src/executor/copy/lane.cc
-         FROM [[  queue_.copy(here<uint32_t>(offsets.copyCredit(message.channel, message.peer, slot)),
+         FROM [[  queue_.copy(ground_.endpoint.here(message.peer).copyCredit(message.channel, slot),
               &ground_.own->sources.taken, sizeof(uint32_t));]]
          SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
          SHOWS "data race [^\n]*copyRows")
 mutation(mark_is_not_cleared
          FILE src/executor/copy/lane.cc
-         FROM [[  queue_.copy(here<CopyMark>(offsets.copyMark(message.channel, message.peer, slot)),
+         FROM [[  queue_.copy(ground_.endpoint.here(message.peer).copyMark(message.channel, slot),
               &ground_.own->sources.empty, sizeof(CopyMark));]]
          SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
          SHOWS "data race [^\n]*copyRows")
@@ -727,7 +732,7 @@ mutation(slot_of_the_message_behind
          SHOWS "ranks disagree|differs from byte|timeout")
 mutation(message_is_told_before_it_is_copied
          FILE src/executor/copy/exchange_run.cc
-         FROM [[  lane.queue().copy(lane.slot(message), data, message.bytes);
+         FROM [[  lane.copy(lane.slot(message), data, message.bytes);
   lane.tell(message);]]
          TO [[  lane.tell(message);
   lane.queue().copy(lane.slot(message), data, message.bytes);]]
@@ -735,7 +740,7 @@ mutation(message_is_told_before_it_is_copied
          SHOWS "data race [^\n]*copyRows")
 mutation(slot_is_given_back_before_it_is_read
          FILE src/executor/copy/exchange_run.cc
-         FROM [[  lane.queue().copy(data, lane.received(message), message.bytes);
+         FROM [[  lane.copy(data, lane.received(message), message.bytes);
   lane.giveBack(message);]]
          TO [[  lane.giveBack(message);
   lane.queue().copy(data, lane.received(message), message.bytes);]]
@@ -774,8 +779,7 @@ mutation(wait_that_is_over_is_still_told
          SHOWS "has given up")
 mutation(operation_ends_without_a_look_at_poison
          FILE src/executor/copy/copy_executor.cc
-         FROM [[  queue.awaitAtLeast(
-      reinterpret_cast<const uint32_t*>(endpoint_.memory() + endpoint_.offsets().copyPoison()), 0);]]
+         FROM [[  for (const uint32_t* const poison : endpoint_.copyPoisons()) queue.awaitAtLeast(poison, 0);]]
          TEST copy_faults_test FILTER CopyFaults.NoOperation*
          SHOWS "ranks.isIdle")
 mutation(lanes_do_not_come_back_to_the_callers_stream
@@ -792,7 +796,7 @@ mutation(peers_are_not_told_of_a_failure
          SHOWS "ranks.isIdle|ranks.failureOf")
 mutation(words_stay_closed_after_a_failure
          FILE src/executor/copy/watcher.cc
-         FROM [[        queue.write(word(endpoint.offsets().copyCredit(channel, peer, slot)), 0);]]
+         FROM [[        queue.write(endpoint.here(peer).copyCredit(channel, slot), 0);]]
          TEST copy_faults_test FILTER CopyFaults.AbortEndsAll*
          SHOWS "timeout")
 mutation(wrong_bytes_of_copies_are_not_told

@@ -80,5 +80,47 @@ TEST(Joining, NamesDevicesThatAreNotJoined) {
   }
 }
 
+// What was refused is joined by memory of the host, and is probed there; other pairs are not again.
+TEST_F(LyingPair, IsJoinedByTheHost) {
+  expectDropped("did not arrive at rank 0");
+  P2pEndpoint* const both[] = {&first_, &second_};
+  for (P2pEndpoint* endpoint : both) {
+    endpoint->keepPairs();
+    EXPECT_FALSE(endpoint->isKept(1 - endpoint->rank()));
+    endpoint->openHostMemory({1 - endpoint->rank()});
+  }
+  first_.connectByHost(1, second_.hostAddress().blob);
+  second_.connectByHost(0, first_.hostAddress().blob);
+  probeInProcess(both, 30 * kSoon);
+  for (P2pEndpoint* endpoint : both) {
+    const int peer = 1 - endpoint->rank();
+    EXPECT_TRUE(endpoint->isConnected(peer) && endpoint->isByHost(peer));
+    EXPECT_FALSE(endpoint->sharesProcess(peer));
+    EXPECT_NO_THROW(endpoint->requireTogether());
+    endpoint->keepPairs();
+    EXPECT_TRUE(endpoint->isKept(peer));
+  }
+}
+
+TEST(ByHost, RefusesAddressesOfOthers) {
+  P2pEndpoint a(0, 0, 3, kLayout), b(someGpu(1).index, 1, 3, kLayout), c(0, 2, 3, kLayout);
+  a.openHostMemory({1, 2});
+  b.openHostMemory({2});  // not for rank 0
+  c.openHostMemory({0, 1});
+  EXPECT_THROW(a.connectByHost(1, b.hostAddress().blob), Error);
+  EXPECT_THROW(a.connectByHost(1, c.hostAddress().blob), Error);
+  const base::Bytes address = c.hostAddress().blob;
+  for (size_t bytes = 0; bytes < address.size(); ++bytes)
+    EXPECT_THROW(a.connectByHost(2, base::Bytes(address.begin(), address.begin() + bytes)), Error);
+  base::Bytes longer = address;
+  longer[longer.size() - 8] ^= std::byte{1};  // of its bytes
+  EXPECT_THROW(a.connectByHost(2, longer), Error);
+  EXPECT_FALSE(a.isConnected(1) || a.isConnected(2));
+  a.connectByHost(2, address);
+  EXPECT_TRUE(a.isByHost(2));
+  a.disconnect(2, "it was lost");
+  EXPECT_FALSE(a.isConnected(2) || a.isByHost(2));
+}
+
 }  // namespace
 }  // namespace tutti::tests

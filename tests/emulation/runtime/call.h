@@ -16,6 +16,9 @@ namespace tutti::emulation {
 /// Over all tables of the stand-in. Nothing waits for work, and no user's code runs, under it.
 QuietMutex& runtimeMutex();
 
+/// Makes the context of the current device this thread's, as every call of the runtime does.
+void attachContext();
+
 /// The reason why this thread may not call CUDA now: it runs a host function of a stream, it is the
 /// child of a fork, or a kernel has faulted on its device.
 cudaError_t refuse();
@@ -52,6 +55,7 @@ cudaError_t locked(Body body) {
 template <class Body>
 cudaError_t unfailingCall(Body body) {
   const cudaError_t refused = refuse();
+  attachContext();
   return remember(refused != cudaSuccess ? refused : locked(body));
 }
 /// The same of all that a FailingCall counts.

@@ -49,7 +49,7 @@ bool isJoined(const Capture& capture) {
   for (size_t i = 0; i < reached.size(); ++i) addUnique(reached, reached[i]->after);
   return std::all_of(
       capture.graph->nodes.begin(), capture.graph->nodes.end(), [&](const auto& node) {
-        return !node->isCaptured ||
+        return node->capture != capture.id ||
                std::find(reached.begin(), reached.end(), node.get()) != reached.end();
       });
 }
@@ -60,7 +60,7 @@ cudaError_t captureTask(cudaStream_t stream, TaskPointer task) {
   Capture& capture = *stream->capture;
   if (capture.isInvalid) return cudaErrorStreamCaptureInvalidated;
   stream->frontier = {addNode(capture.graph, std::move(task), stream->frontier)};
-  stream->frontier[0]->isCaptured = true;
+  stream->frontier[0]->capture = capture.id;
   return cudaSuccess;
 }
 
@@ -143,7 +143,7 @@ void leaveCapture(cudaStream_t stream) {
   stream->capture = nullptr;
   if (capture->origin != stream) return;
   close(capture);
-  dropGraph(capture->graph);
+  if (!capture->isGraphGiven) dropGraph(capture->graph);
 }
 
 }  // namespace tutti::emulation
@@ -171,10 +171,33 @@ cudaError_t end(cudaStream_t stream, cudaGraph_t* to) {
   close(capture);
   *to = capture->graph;
   if (error != cudaSuccess) {
-    dropGraph(capture->graph);
+    if (!capture->isGraphGiven) dropGraph(capture->graph);
     *to = nullptr;
   }
   return error;
+}
+
+/// Into `graph`, or null for a new one.
+cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode, cudaGraph_t graph,
+                  std::vector<cudaGraphNode_t> frontier) {
+  static unsigned long long ids = 0;
+  cudaStream_t stream = nullptr;
+  if (const cudaError_t bad = findStream(handle, stream); bad != cudaSuccess) return bad;
+  if (mode < cudaStreamCaptureModeGlobal || mode > cudaStreamCaptureModeRelaxed)
+    return cudaErrorInvalidValue;
+  if (stream->isLegacy) return cudaErrorStreamCaptureUnsupported;
+  if (stream->capture != nullptr) return cudaErrorIllegalState;
+  auto capture = std::make_shared<Capture>();
+  capture->isGraphGiven = graph != nullptr;
+  capture->graph = graph != nullptr ? graph : makeGraph();
+  capture->origin = stream;
+  capture->mode = mode;
+  capture->thread = std::this_thread::get_id();
+  capture->id = ++ids;
+  captures().push_back(capture);
+  join(stream, capture);
+  stream->frontier = std::move(frontier);
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -182,23 +205,16 @@ cudaError_t end(cudaStream_t stream, cudaGraph_t* to) {
 extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  return call([&] { return begin(handle, mode, nullptr, {}); });
+}
+
+/// What is captured comes behind nodes that the graph has.
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t handle, cudaGraph_t graph,
+                                          const cudaGraphNode_t* after, const cudaGraphEdgeData*,
+                                          size_t count, cudaStreamCaptureMode mode) {
   return call([&] {
-    static unsigned long long ids = 0;
-    cudaStream_t stream = nullptr;
-    if (const cudaError_t bad = findStream(handle, stream); bad != cudaSuccess) return bad;
-    if (mode < cudaStreamCaptureModeGlobal || mode > cudaStreamCaptureModeRelaxed)
-      return cudaErrorInvalidValue;
-    if (stream->isLegacy) return cudaErrorStreamCaptureUnsupported;
-    if (stream->capture != nullptr) return cudaErrorIllegalState;
-    auto capture = std::make_shared<Capture>();
-    capture->graph = makeGraph();
-    capture->origin = stream;
-    capture->mode = mode;
-    capture->thread = std::this_thread::get_id();
-    capture->id = ++ids;
-    captures().push_back(capture);
-    join(stream, capture);
-    return cudaSuccess;
+    if (!isGraph(graph) || !areNodesOf(graph, after, count)) return cudaErrorInvalidValue;
+    return begin(handle, mode, graph, {after, after + count});
   });
 }
 

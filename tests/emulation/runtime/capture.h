@@ -15,7 +15,7 @@ struct Capture {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;
   unsigned long long id = 0;
-  bool isInvalid = false;
+  bool isInvalid = false, isGraphGiven = false;
   std::vector<cudaStream_t> streams;  // the origin too
 };
 using CapturePointer = std::shared_ptr<Capture>;

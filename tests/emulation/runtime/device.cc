@@ -3,6 +3,7 @@
 #include "tests/emulation/runtime/device.h"
 
 #include <cuda.h>
+#include <cuda_profiler_api.h>
 
 #include <array>
 #include <cstdio>
@@ -15,7 +16,9 @@
 namespace tutti::emulation {
 namespace {
 
-thread_local int current = 0;
+/// `chosen` by cudaSetDevice().
+thread_local int current = 0, chosen = 0;
+thread_local bool isAttached = false;
 
 bool isLimit(cudaLimit which) {
   return which >= cudaLimitStackSize && which <= cudaLimitPersistingL2CacheSize;
@@ -52,7 +55,16 @@ size_t bytesPerDevice() { return environment().memoryBytes; }
 bool isDevice(int index) { return index >= 0 && index < deviceCount(); }
 Device& deviceAt(int index) { return devices()[static_cast<size_t>(index)]; }
 int currentDevice() { return current; }
-void setCurrentDevice(int index) { current = index; }
+void setCurrentDevice(int index) {
+  current = index;
+  isAttached = true;
+}
+bool hasContext() { return isAttached && deviceAt(current).isActive; }
+void attachContext() { isAttached = true; }
+void detachContext() {
+  current = chosen;
+  isAttached = false;
+}
 cudaError_t faultOf(int device) { return deviceAt(device).fault.load(); }
 void injectFault(int device, cudaError_t error) { deviceAt(device).fault.store(error); }
 
@@ -140,7 +152,11 @@ cudaError_t cudaSetDevice(int index) {
   const int before = currentDevice();
   setCurrentDevice(index);
   const cudaError_t refused = refuse();
-  if (refused != cudaSuccess && refused != faultOf(index)) setCurrentDevice(before);
+  if (refused != cudaSuccess && refused != faultOf(index)) {
+    setCurrentDevice(before);
+    return remember(refused);
+  }
+  chosen = index;
   if (refused == cudaSuccess) deviceAt(index).isActive = true;
   return remember(refused);
 }
@@ -259,7 +275,17 @@ cudaError_t cudaSetDeviceFlags(unsigned flags) {
   return call([&] {
     const unsigned schedule = flags & cudaDeviceScheduleMask;
     const bool isOne = (schedule & (schedule - 1)) == 0;
-    return isOne && (flags & ~unsigned(cudaDeviceMask)) == 0 ? cudaSuccess : cudaErrorInvalidValue;
+    if (!isOne || (flags & ~unsigned(cudaDeviceMask)) != 0) return cudaErrorInvalidValue;
+    deviceAt(currentDevice()).flags = flags;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned* to) {
+  return call([&] {
+    if (to == nullptr) return cudaErrorInvalidValue;
+    *to = deviceAt(currentDevice()).flags;
+    return cudaSuccess;
   });
 }
 
@@ -277,6 +303,14 @@ cudaError_t cudaDriverGetVersion(int* version) {
     *version = CUDA_VERSION;
     return cudaSuccess;
   });
+}
+
+// Nothing profiles emulated devices.
+cudaError_t cudaProfilerStart() {
+  return call([] { return cudaSuccess; });
+}
+cudaError_t cudaProfilerStop() {
+  return call([] { return cudaSuccess; });
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }

@@ -33,6 +33,7 @@ struct Device {
   cudaStream_t legacy = nullptr;
   cudaMemPool_t defaultPool = nullptr, pool = nullptr;
   bool isActive = false;             // its primary context has been made
+  unsigned flags = 0;                // cudaSetDeviceFlags()
   std::atomic<uint64_t> flushes{0};  // cudaDeviceFlushGPUDirectRDMAWrites()
 };
 
@@ -41,9 +42,15 @@ int processorsPerDevice();
 size_t bytesPerDevice();
 bool isDevice(int index);
 Device& deviceAt(int index);
-/// Of the calling thread.
+/// Of the calling thread: that of its current context, or without one what cudaSetDevice() said
+/// last.
 int currentDevice();
+/// Makes its context current.
 void setCurrentDevice(int index);
+/// Whether the thread has a current context.
+bool hasContext();
+/// From now on it has none, until it calls the runtime.
+void detachContext();
 cudaError_t faultOf(int device);
 /// In the machine: which of all devices it is, for other processes.
 int placeOf(int device);

@@ -7,12 +7,13 @@
 
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <string_view>
 
 #include "tests/emulation/runtime/call.h"
+#include "tests/emulation/runtime/context.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory/memory.h"
-#include "tests/emulation/runtime/stream.h"
 #include "tests/emulation/tensor_map.h"
 
 namespace tutti::emulation {
@@ -37,11 +38,10 @@ void* findUnversioned(std::string_view name) {
   return nullptr;
 }
 
-CUcontext contextOf(int device) { return reinterpret_cast<CUcontext>(&deviceAt(device)); }
-int deviceOf(CUcontext context) {
-  for (int i = 0; i < deviceCount(); ++i)
-    if (contextOf(i) == context) return i;
-  return -1;
+/// Those that were given out, each for a callback.
+std::set<CUlogsCallbackHandle>& logHandles() {
+  static auto* const all = new std::set<CUlogsCallbackHandle>;
+  return *all;
 }
 
 template <class Value>
@@ -197,49 +197,6 @@ CUresult cuDeviceCanAccessPeer(int* to, CUdevice device, CUdevice peer) {
   return CUresult(cudaDeviceCanAccessPeer(to, device, peer));
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext* to, CUdevice device) {
-  return driverCall([&] {
-    if (to == nullptr) return cudaErrorInvalidValue;
-    if (!isDevice(device)) return cudaErrorInvalidDevice;
-    *to = contextOf(device);
-    deviceAt(device).isActive = true;
-    return cudaSuccess;
-  });
-}
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  return isDevice(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
-CUresult cuCtxGetCurrent(CUcontext* to) {
-  if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *to = deviceAt(currentDevice()).isActive ? contextOf(currentDevice()) : nullptr;
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxSetCurrent(CUcontext context) {
-  if (context == nullptr) return CUDA_SUCCESS;  // the runtime's device stays
-  const int device = deviceOf(context);
-  if (device < 0) return CUDA_ERROR_INVALID_CONTEXT;
-  setCurrentDevice(device);
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxGetDevice(CUdevice* to) {
-  if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!deviceAt(currentDevice()).isActive) return CUDA_ERROR_INVALID_CONTEXT;
-  *to = currentDevice();
-  return CUDA_SUCCESS;
-}
-
-// Also of a stream that is captured.
-CUresult cuStreamGetCtx(CUstream handle, CUcontext* to) {
-  return driverCall([&] {
-    if (to == nullptr) return cudaErrorInvalidValue;
-    cudaStream_t stream = nullptr;
-    if (const cudaError_t bad = findStream(handle, stream); bad != cudaSuccess) return bad;
-    *to = contextOf(stream->device);
-    return cudaSuccess;
-  });
-}
-
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdeviceptr address) {
   return driverCall([&] {
     const Allocation* const found = findAllocation(reinterpret_cast<void*>(address));
@@ -256,6 +213,22 @@ CUresult cuPointerGetAttribute(void* to, CUpointer_attribute which, CUdeviceptr 
     if (to == nullptr || found == nullptr) return cudaErrorInvalidValue;
     return pointerAttribute(to, which, *found, address);
   });
+}
+
+/// The emulation has no messages for a log, so that nothing calls `callback`.
+CUresult cuLogsRegisterCallback(CUlogsCallback callback, void*, CUlogsCallbackHandle* to) {
+  return driverCall([&] {
+    static char* next = nullptr;
+    if (callback == nullptr) return cudaErrorInvalidValue;
+    const auto handle = reinterpret_cast<CUlogsCallbackHandle>(++next);
+    logHandles().insert(handle);
+    if (to != nullptr) *to = handle;
+    return cudaSuccess;
+  });
+}
+CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle handle) {
+  return driverCall(
+      [&] { return logHandles().erase(handle) == 1 ? cudaSuccess : cudaErrorInvalidValue; });
 }
 
 }  // extern "C"

@@ -9,6 +9,7 @@
 
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/kernel.h"
+#include "tests/emulation/runtime/registration.h"
 
 namespace tutti::emulation {
 namespace {
@@ -16,13 +17,6 @@ namespace {
 constexpr int kAssumedRegisters = 32;
 
 uint64_t volume(dim3 shape) { return uint64_t(shape.x) * shape.y * shape.z; }
-
-/// Kernels are known only once they were launched; until then anything in a program may be one.
-bool mayBeKernel(const void* function) {
-  Dl_info symbol{};
-  return function != nullptr &&
-         (findKernel(function).has_value() || dladdr(function, &symbol) != 0);
-}
 
 template <class Answer>
 cudaError_t occupancy(const void* function, Answer answer) {
@@ -34,6 +28,12 @@ cudaError_t occupancy(const void* function, Answer answer) {
 }
 
 }  // namespace
+
+bool mayBeKernel(const void* function) {
+  Dl_info symbol{};
+  return function != nullptr &&
+         (findKernel(function).has_value() || dladdr(function, &symbol) != 0);
+}
 
 FunctionSettings& settingsOf(const void* function) {
   static auto* const all = new std::map<const void*, FunctionSettings>;
@@ -100,10 +100,33 @@ cudaError_t cudaFuncGetName(const char** name, const void* function) {
   return occupancy(function, [&] {
     static auto* const names = new std::map<const void*, std::string>;
     const auto kernel = findKernel(function);
-    if (name == nullptr || !kernel) return cudaErrorInvalidValue;
-    *name = names->try_emplace(function, kernel->name).first->second.c_str();
+    const std::string known = kernel ? kernel->name : machineCodeOf(function);
+    if (name == nullptr || known.empty()) return cudaErrorInvalidValue;
+    *name = names->try_emplace(function, known).first->second.c_str();
     return cudaSuccess;
   });
+}
+
+// A handle of a kernel is the address of the host's function.
+
+cudaError_t cudaGetKernel(cudaKernel_t* to, const void* function) {
+  return call([&] {
+    if (to == nullptr) return cudaErrorInvalidValue;
+    if (!mayBeKernel(function)) return cudaErrorInvalidDeviceFunction;
+    *to = static_cast<cudaKernel_t>(const_cast<void*>(function));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetFuncBySymbol(cudaFunction_t* to, const void* function) {
+  return cudaGetKernel(reinterpret_cast<cudaKernel_t*>(to), function);
+}
+
+/// Attributes are those of all devices.
+cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribute which, int value,
+                                            int device) {
+  return isDevice(device) ? cudaFuncSetAttribute(kernel, which, value)
+                          : remember(cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* to, const void* function,

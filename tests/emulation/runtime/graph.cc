@@ -17,12 +17,6 @@ std::set<cudaGraph_t>& graphs() {
   return *all;
 }
 
-bool areNodesOf(cudaGraph_t graph, const cudaGraphNode_t* nodes, size_t count) {
-  if (count > 0 && nodes == nullptr) return false;
-  return std::all_of(nodes, nodes + count,
-                     [&](cudaGraphNode_t node) { return isNode(node) && node->graph == graph; });
-}
-
 /// Adds a node whose task `make(task)` makes, or returns its error.
 template <class Make>
 cudaError_t add(cudaGraphNode_t* to, cudaGraph_t graph, const cudaGraphNode_t* after, size_t count,
@@ -73,6 +67,12 @@ bool isNode(cudaGraphNode_t node) {
     for (const auto& each : graph->nodes)
       if (each.get() == node) return true;
   return false;
+}
+
+bool areNodesOf(cudaGraph_t graph, const cudaGraphNode_t* nodes, size_t count) {
+  if (count > 0 && nodes == nullptr) return false;
+  return std::all_of(nodes, nodes + count,
+                     [&](cudaGraphNode_t node) { return isNode(node) && node->graph == graph; });
 }
 
 void dropGraph(cudaGraph_t graph) {

@@ -13,7 +13,7 @@ struct CUgraphNode_st {
   cudaGraph_t graph = nullptr;
   tutti::emulation::TaskPointer task;
   std::vector<cudaGraphNode_t> after;
-  bool isCaptured = false;  // of a stream, and not added to the graph
+  unsigned long long capture = 0;  // which recorded it; 0: it was added to the graph
 };
 
 struct CUuserObject_st {
@@ -59,6 +59,7 @@ void dropGraph(cudaGraph_t graph);
 cudaGraphNode_t addNode(cudaGraph_t graph, TaskPointer task, std::vector<cudaGraphNode_t> after);
 /// The node, if it is one of a graph that still is.
 bool isNode(cudaGraphNode_t node);
+bool areNodesOf(cudaGraph_t graph, const cudaGraphNode_t* nodes, size_t count);
 
 /// Takes references away. When none is left, the object's destructor runs once `after` is done.
 void releaseObject(cudaUserObject_t object, unsigned count, const WorkPointer& after = nullptr);

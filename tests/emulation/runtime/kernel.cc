@@ -9,7 +9,11 @@
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/launched_kernels.h"
 #include "tests/emulation/runtime/memory/multicast.h"
+<<<<<<< HEAD
 #include "tests/emulation/runtime/peer.h"
+=======
+#include "tests/emulation/runtime/registration.h"
+>>>>>>> 92989279 (emulation: know nvcc's kernels by name, and PyTorch's other calls)
 
 namespace tutti::emulation {
 namespace {
@@ -43,6 +47,12 @@ cudaError_t limit(Launch& launch) {
   launch.room = deviceAt(launch.device).room;
   launch.roomPerBlock = kRoomOfProcessor / each;
   return cudaSuccess;
+}
+
+/// What is no kernel of the emulation: one of machine code, or none.
+cudaError_t refuseUnknown(const void* function) {
+  const std::string name = machineCodeOf(function);
+  return name.empty() ? cudaErrorInvalidDeviceFunction : refuseMachineCode("kernel " + name);
 }
 
 /// Where nothing has loaded the function on the current device: waits for all that the device does.
@@ -102,7 +112,7 @@ int blocksPerProcessor(uint64_t threadsPerBlock, size_t dynamicSharedBytes) {
 cudaError_t makeKernelTask(const cudaLaunchConfig_t& config, const void* function, void** arguments,
                            TaskPointer& task) {
   const auto kernel = findKernel(function);
-  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  if (!kernel) return refuseUnknown(function);
   Launch launch;
   launch.grid = config.gridDim;
   launch.block = config.blockDim;

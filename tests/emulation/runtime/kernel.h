@@ -22,6 +22,10 @@ struct FunctionSettings {
 };
 FunctionSettings& settingsOf(const void* function);
 
+/// Kernels of the emulation are known only once they were launched; until then anything in a
+/// program may be one.
+bool mayBeKernel(const void* function);
+
 /// Loads the function on the current device; false where it was loaded before.
 bool isFirstUse(const void* function);
 

@@ -354,5 +354,91 @@ TEST_F(GraphTest, IsBuiltNodeByNode) {
   EXPECT_CUDA(cudaGraphDestroy(child));
 }
 
+TEST_F(GraphTest, NodesOfAnyKindAreAdded) {
+  cudaGraph_t graph = nullptr, child = nullptr;
+  ASSERT_CUDA(cudaGraphCreate(&graph, 0));
+  ASSERT_CUDA(cudaGraphCreate(&child, 0));
+  cudaGraphNode_t node = nullptr, before = nullptr;
+  int count = 1, value = 3;
+  void* arguments[] = {&data_, &count, &value};
+  cudaGraphNodeParams params{};
+  params.type = cudaGraphNodeTypeMemset;
+  params.memset = {.dst = data_, .pitch = 0, .value = 4, .elementSize = 4, .width = 1, .height = 1};
+  EXPECT_CUDA(cudaGraphAddNode(&before, graph, nullptr, nullptr, 0, &params));
+  params = {};
+  params.type = cudaGraphNodeTypeKernel;
+  params.kernel.func = const_cast<void*>(cuda::addressOf(addTo));
+  params.kernel.gridDim = params.kernel.blockDim = dim3(1);
+  params.kernel.kernelParams = arguments;
+  EXPECT_CUDA(cudaGraphAddNode(&node, graph, &before, nullptr, 1, &params));
+  before = node;
+  params = {};
+  params.type = cudaGraphNodeTypeMemcpy;
+  params.memcpy.copyParams.srcPtr = {data_, 4, 4, 1};
+  params.memcpy.copyParams.dstPtr = {data_ + 1, 4, 4, 1};
+  params.memcpy.copyParams.extent = {4, 1, 1};
+  params.memcpy.copyParams.kind = cudaMemcpyDeviceToDevice;
+  EXPECT_CUDA(cudaGraphAddNode(&node, graph, &before, nullptr, 1, &params));
+  Called called;
+  params = {};
+  params.type = cudaGraphNodeTypeHost;
+  params.host = {[](void* it) { ++static_cast<Called*>(it)->count; }, &called};
+  EXPECT_CUDA(cudaGraphAddNode(&before, graph, &node, nullptr, 1, &params));
+  params = {};
+  params.type = cudaGraphNodeTypeGraph;
+  params.graph.graph = child;
+  EXPECT_CUDA(cudaGraphAddNode(&node, graph, &before, nullptr, 1, &params));
+  params = {};
+  params.type = cudaGraphNodeTypeEventRecord;
+  params.eventRecord.event = makeEvent();
+  EXPECT_CUDA(cudaGraphAddNode(&node, graph, &before, nullptr, 1, &params));
+  cudaGraphExec_t const exec = instantiate(graph);
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  EXPECT_EQ(this->value(1), 7);
+  EXPECT_EQ(called.count, 1);
+  EXPECT_CUDA(cudaEventQuery(params.eventRecord.event));
+  EXPECT_EQ(cudaGraphAddNode(&node, graph, nullptr, nullptr, 1, &params), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, nullptr), cudaErrorInvalidValue);
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+}
+
+TEST_F(GraphTest, ACaptureGoesOnInAGraph) {
+  cudaGraph_t graph = nullptr, same = nullptr;
+  cudaGraphNode_t first = nullptr;
+  ASSERT_CUDA(cudaGraphCreate(&graph, 0));
+  const cudaMemsetParams fill{data_, 0, 2, 4, 1, 1};
+  EXPECT_CUDA(cudaGraphAddMemsetNode(&first, graph, nullptr, 0, &fill));
+  const auto mode = cudaStreamCaptureModeGlobal;
+  EXPECT_EQ(cudaStreamBeginCaptureToGraph(stream_, nullptr, nullptr, nullptr, 0, mode),
+            cudaErrorInvalidValue);
+  EXPECT_EQ(cudaStreamBeginCaptureToGraph(stream_, graph, nullptr, nullptr, 1, mode),
+            cudaErrorInvalidValue);
+  for (int i = 0; i < 2; ++i) {  // two captures side by side, both behind the first node
+    EXPECT_CUDA(cudaStreamBeginCaptureToGraph(stream_, graph, &first, nullptr, 1, mode));
+    EXPECT_CUDA(cudaMemcpyAsync(data_ + 1 + i, data_, 4, cudaMemcpyDeviceToDevice, stream_));
+    EXPECT_CUDA(cudaStreamEndCapture(stream_, &same));
+    EXPECT_EQ(same, graph);
+  }
+  EXPECT_CUDA(cudaGraphLaunch(instantiate(graph), stream_));
+  EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  EXPECT_EQ(value(1), 2);
+  EXPECT_EQ(value(2), 2);
+}
+
+TEST_F(GraphTest, GraphsHoldNoMemory) {
+  unsigned long long bytes = 1;
+  EXPECT_CUDA(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &bytes));
+  EXPECT_EQ(bytes, 0u);
+  EXPECT_CUDA(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemHigh, &bytes));
+  EXPECT_EQ(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &bytes),
+            cudaErrorInvalidValue);
+  EXPECT_EQ(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, nullptr),
+            cudaErrorInvalidValue);
+  EXPECT_EQ(cudaDeviceGetGraphMemAttribute(deviceCount(), cudaGraphMemAttrUsedMemHigh, &bytes),
+            cudaErrorInvalidDevice);
+  EXPECT_CUDA(cudaDeviceGraphMemTrim(0));
+}
+
 }  // namespace
 }  // namespace tutti::emulation

@@ -122,6 +122,16 @@ Allocation allocateFrom(int file, size_t& end, size_t bytes) {
 
 Allocation& keep(Allocation allocation) { return table()[allocation.start] = allocation; }
 
+cudaError_t allocateOn(int device, size_t bytes, void*& to) {
+  deviceAt(device).isActive = true;
+  if (!reserveBytes(device, bytes)) return cudaErrorMemoryAllocation;
+  DeviceFile& from = fileOf(device);
+  Allocation made = allocateFrom(from.file, from.end, bytes);
+  made.device = device;
+  to = keep(made).start;
+  return cudaSuccess;
+}
+
 Allocation forget(Allocation& allocation) {
   const Allocation copy = allocation;
   table().erase(copy.start);
@@ -208,12 +218,7 @@ cudaError_t cudaMalloc(void** to, size_t bytes) {
     if (const cudaError_t bad = refuseUnsafe(); bad != cudaSuccess) return bad;
     *to = nullptr;
     if (bytes == 0) return cudaSuccess;
-    if (!reserveBytes(currentDevice(), bytes)) return cudaErrorMemoryAllocation;
-    DeviceFile& from = fileOf(currentDevice());
-    Allocation made = allocateFrom(from.file, from.end, bytes);
-    made.device = currentDevice();
-    *to = keep(made).start;
-    return cudaSuccess;
+    return allocateOn(currentDevice(), bytes, *to);
   });
 }
 

@@ -51,6 +51,8 @@ Allocation allocateFrom(int file, size_t& end, size_t bytes);
 Allocation mapPart(int file, size_t fileBytes, size_t mappedBytes, size_t insideBytes,
                    size_t bytes);
 Allocation& keep(Allocation allocation);
+/// Memory of the device, in `to`; cudaErrorMemoryAllocation where it does not fit.
+cudaError_t allocateOn(int device, size_t bytes, void*& to);
 /// Takes it out of the table; the pages stay as they are.
 Allocation forget(Allocation& allocation);
 /// Its pages fault from now on; those of a file that is its own are given back.

@@ -76,6 +76,25 @@ cudaError_t pointerAttribute(void* to, CUpointer_attribute which, const Allocati
   }
 }
 
+cudaError_t zeroAttribute(void* to, CUpointer_attribute which) {
+  switch (which) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return store<unsigned>(to, 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return store<int>(to, CU_DEVICE_INVALID);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return store<bool>(to, false);
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return store<uint64_t>(to, 0);
+    default: return cudaErrorNotSupported;
+  }
+}
+
 }  // namespace
 
 }  // namespace tutti::emulation
@@ -212,6 +231,25 @@ CUresult cuPointerGetAttribute(void* to, CUpointer_attribute which, CUdeviceptr 
     const Allocation* const found = findAllocation(reinterpret_cast<void*>(address));
     if (to == nullptr || found == nullptr) return cudaErrorInvalidValue;
     return pointerAttribute(to, which, *found, address);
+  });
+}
+
+/// Of an address that CUDA does not know, all are zero.
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** to,
+                                CUdeviceptr address) {
+  return driverCall([&]() -> cudaError_t {
+    if (count == 0 || which == nullptr || to == nullptr) return cudaErrorInvalidValue;
+    const Allocation* const found = findAllocation(reinterpret_cast<void*>(address));
+    for (unsigned i = 0; i < count; ++i) {
+      const cudaError_t bad = found == nullptr ? zeroAttribute(to[i], which[i])
+                                               : pointerAttribute(to[i], which[i], *found, address);
+      // The host's address of device memory is null, where cuPointerGetAttribute() refuses it.
+      if (bad != cudaSuccess && which[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+        store<void*>(to[i], nullptr);
+      else if (bad != cudaSuccess)
+        return bad;
+    }
+    return cudaSuccess;
   });
 }
 

@@ -78,7 +78,43 @@
   X(cuLinkComplete)                              \
   X(cuLinkDestroy)                               \
   X(cuLogsRegisterCallback)                      \
-  X(cuLogsUnregisterCallback)
+  X(cuLogsUnregisterCallback)                    \
+  X(cuCtxSynchronize)                            \
+  X(cuCtxGetStreamPriorityRange)                 \
+  X(cuStreamCreate)                              \
+  X(cuStreamCreateWithPriority)                  \
+  X(cuStreamDestroy_v2)                          \
+  X(cuStreamSynchronize)                         \
+  X(cuStreamQuery)                               \
+  X(cuStreamGetPriority)                         \
+  X(cuStreamGetFlags)                            \
+  X(cuStreamGetId)                               \
+  X(cuStreamWaitEvent)                           \
+  X(cuStreamIsCapturing)                         \
+  X(cuEventCreate)                               \
+  X(cuEventDestroy_v2)                           \
+  X(cuEventRecord)                               \
+  X(cuEventQuery)                                \
+  X(cuEventSynchronize)                          \
+  X(cuEventElapsedTime_v2)                       \
+  X(cuMemGetInfo_v2)                             \
+  X(cuMemAlloc_v2)                               \
+  X(cuMemFree_v2)                                \
+  X(cuMemAllocAsync)                             \
+  X(cuMemFreeAsync)                              \
+  X(cuMemHostAlloc)                              \
+  X(cuMemAllocHost_v2)                           \
+  X(cuMemFreeHost)                               \
+  X(cuMemcpy)                                    \
+  X(cuMemcpyAsync)                               \
+  X(cuMemcpyHtoD_v2)                             \
+  X(cuMemcpyDtoH_v2)                             \
+  X(cuMemcpyHtoDAsync_v2)                        \
+  X(cuMemcpyDtoHAsync_v2)                        \
+  X(cuMemcpyDtoDAsync_v2)                        \
+  X(cuMemsetD8Async)                             \
+  X(cuGetExportTable)                            \
+  X(cuPointerGetAttributes)
 
 /// The function of that name, version and all; null where the stand-in has none. The shared library
 /// that stands in for libcuda.so.1 finds it in the program that loads it.

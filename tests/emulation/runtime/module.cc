@@ -3,9 +3,12 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <initializer_list>
+#include <set>
 #include <string>
 
 #include "tests/emulation/runtime/call.h"
@@ -89,6 +92,23 @@ CUresult cuModuleLoadDataEx(CUmodule* to, const void* image, unsigned, CUjit_opt
 CUresult cuModuleUnload(CUmodule) { return refuseDriverHandle({}); }
 CUresult cuModuleGetFunction(CUfunction* to, CUmodule, const char* name) {
   return refuseDriverHandle({to, name});
+}
+
+/// The driver has these tables for NVIDIA's runtime alone. A copy of it that is linked statically
+/// into a program or a library has come by another way than through the stand-in.
+CUresult cuGetExportTable(const void**, const CUuuid*) {
+  Dl_info caller{};
+  const bool isFound = dladdr(__builtin_return_address(0), &caller) != 0;
+  return driverCall([&] {
+    static auto* const said = new std::set<std::string>;
+    const std::string name = isFound ? caller.dli_fname : "the program";
+    if (said->insert(name).second)
+      std::fprintf(stderr,
+                   "tutti emulation: %s has NVIDIA's CUDA runtime linked into it, which needs a "
+                   "GPU; link it with the shared one (nvcc -cudart shared)\n",
+                   name.c_str());
+    return cudaErrorNotSupported;
+  });
 }
 
 /// As where the library that compiles PTX is missing.

@@ -4,6 +4,7 @@
 
 #include "tests/emulation/tests/runtime_context_test.cc"
 #include "tests/emulation/tests/runtime_device_test.cc"
+#include "tests/emulation/tests/runtime_driver_stream_test.cc"
 #include "tests/emulation/tests/runtime_driver_test.cc"
 #include "tests/emulation/tests/runtime_graph_launch_test.cc"
 #include "tests/emulation/tests/runtime_graph_test.cc"

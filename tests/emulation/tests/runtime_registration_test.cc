@@ -154,6 +154,17 @@ TEST_F(RegistrationTest, MachineCodeIsNeverLoaded) {
   EXPECT_EQ(DRIVER(cuLinkCreate)(0, nullptr, nullptr, &link), CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
 }
 
+TEST_F(RegistrationTest, ARuntimeLinkedStaticallyIsTold) {
+  const void* table = nullptr;
+  const CUuuid id{};
+  const auto get = DRIVER(cuGetExportTable);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(get(&table, &id), CUDA_ERROR_NOT_SUPPORTED);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("has NVIDIA's CUDA runtime linked into it"), std::string::npos) << said;
+  EXPECT_EQ(said.find("-cudart shared"), said.rfind("-cudart shared")) << said;
+}
+
 TEST_F(RegistrationTest, DevicesAreNotDivided) {
   CUdevResource resource{};
   CUgreenCtx green = nullptr;

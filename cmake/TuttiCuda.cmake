@@ -148,7 +148,7 @@ function(tutti_emulate target name)
   set(folder ${PROJECT_BINARY_DIR}/tests/emulated)
   set_target_properties(${target} PROPERTIES
                         OUTPUT_NAME ${name} LINKER_LANGUAGE CXX TUTTI_CUDA_RUNTIME emulated_runtime
-                        BUILD_RPATH ${folder} RUNTIME_OUTPUT_DIRECTORY ${folder}
+                        BUILD_RPATH $ORIGIN BUILD_RPATH_USE_ORIGIN ON RUNTIME_OUTPUT_DIRECTORY ${folder}
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
   if(TUTTI_SANITIZE)
     # The driver's library is opened there by the sanitizer's dlopen(), which looks where the program's

@@ -49,6 +49,21 @@ function(tutti_man_pages)
   install(DIRECTORY ${folder}/man1 ${folder}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR})
 endfunction()
 
+# The emulation as a component of its own, for `tutti emulate`: three libraries of tests/emulated in a folder
+# where no program finds them by itself. Whoever installs all does not get them. In the build tree they are
+# where `tutti emulate` looks for them too.
+function(tutti_install_emulation)
+  add_custom_target(emulation_component)
+  add_dependencies(emulation_component emulated_runtime emulated_driver tutti_nccl_emulated)
+  install(FILES $<TARGET_FILE:emulated_runtime> $<TARGET_FILE:emulated_driver>
+                $<TARGET_SONAME_FILE:tutti_nccl_emulated>
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/tutti/emulation COMPONENT emulation EXCLUDE_FROM_ALL)
+  file(RELATIVE_PATH fromProgram ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/tutti)
+  file(MAKE_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${fromProgram})
+  file(CREATE_LINK ${PROJECT_BINARY_DIR}/tests/emulated
+       ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${fromProgram}/emulation SYMBOLIC)
+endfunction()
+
 # To be called after the last tutti_library().
 function(tutti_install)
   get_property(folders GLOBAL PROPERTY TUTTI_UMBRELLA)
@@ -72,6 +87,7 @@ function(tutti_install)
     tutti_shared_library(tutti_nccl_emulated nccl ${folders} tutti_nccl)
     set_target_properties(tutti_nccl_emulated PROPERTIES EXCLUDE_FROM_ALL ON SOVERSION 2)
     tutti_emulate(tutti_nccl_emulated nccl)
+    tutti_install_emulation()
   endif()
 
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)

@@ -1,16 +1,8 @@
 #!/bin/sh
-# fetch-ucx.sh FOLDER REQUIREMENTS: installs from PyPI the UCX that REQUIREMENTS names, in a virtual environment of Python
-# of its own, FOLDER, and prints the folder of its libraries. Does nothing more where that is there. Fails, and says why
-# on standard error, where it cannot be had.
+# fetch-ucx.sh FOLDER REQUIREMENTS: the UCX that REQUIREMENTS names, by fetch-packages.sh, which says when it fails.
+# Prints the folder of its libraries.
 set -eu
-folder=$1 requirements=$2
-if ! cmp -s "$requirements" "$folder/installed.txt"; then
-  rm -rf "$folder"
-  python3 -m venv "$folder" >&2
-  "$folder/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
-    --retries 1 --timeout 10 -r "$requirements" >&2
-  cp "$requirements" "$folder/installed.txt"
-fi
-library=$(echo "$folder"/lib/python3*/site-packages/libucx/lib/libucp.so.0)
+"$(dirname "$0")/fetch-packages.sh" "$1" "$2"
+library=$(echo "$1"/lib/python3*/site-packages/libucx/lib/libucp.so.0)
 test -f "$library"
 dirname "$library"

@@ -11,6 +11,7 @@
 
 #include "src/base/printable.h"
 #include "src/tools/doctor/doctor.h"
+#include "src/tools/emulate/emulate.h"
 #include "src/tools/explain/explain.h"
 #include "src/tools/nccl_perf/nccl_perf.h"
 #include "src/tools/perf/perf.h"
@@ -34,6 +35,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"run", "start a program as N ranks on this host", tutti::tools::runMain},
+    {"emulate", "run a program on emulated GPUs, without one", tutti::tools::emulateMain},
     {"perf", "measure and check a collective over a range of sizes", tutti::tools::perfMain},
     {"plan", "show the plan of a collective, step by step", tutti::tools::planMain},
     {"explain", "say which algorithm a call would take, and why", tutti::tools::explainMain},

@@ -25,8 +25,9 @@ uint64_t number(const char* name, uint64_t otherwise, uint64_t least,
   return value;
 }
 
-std::vector<int> visibleOf(int devices) {
-  const std::string name = "TUTTI_EMULATION_VISIBLE_DEVICES";
+std::vector<int> visibleOf(int devices, bool isCudas) {
+  std::string name = "TUTTI_EMULATION_VISIBLE_DEVICES";
+  if (isCudas && std::getenv(name.c_str()) == nullptr) name = "CUDA_VISIBLE_DEVICES";
   const char* at = std::getenv(name.c_str());
   if (at == nullptr) {
     std::vector<int> all(static_cast<size_t>(devices));
@@ -84,7 +85,8 @@ Environment read() {
   const uint64_t stack = kThreadSanitizer || kAddressSanitizer ? 256 : 64;
   all.stackBytes = number("TUTTI_EMULATION_STACK", stack, 16) << 10;
   all.devices = static_cast<int>(number("TUTTI_EMULATION_DEVICES", 4, 0, kMaxDevices));
-  all.visible = visibleOf(all.devices);
+  all.visible =
+      visibleOf(all.devices, number("TUTTI_EMULATION_CUDA_VISIBLE_DEVICES", 0, 0, 1) != 0);
   all.peers = rulesOf(all.devices);
   all.processors = static_cast<int>(number("TUTTI_EMULATION_PROCESSORS", 4, 1, 1024));
   all.memoryBytes = number("TUTTI_EMULATION_MEMORY", 2048, 1, 1 << 20) << 20;

@@ -29,6 +29,7 @@ struct Environment {
   int devices = 4;
   /// TUTTI_EMULATION_VISIBLE_DEVICES: those of them that the process has, in this order, as
   /// CUDA_VISIBLE_DEVICES has it: numbers between commas, up to the first of no device. All.
+  /// With TUTTI_EMULATION_CUDA_VISIBLE_DEVICES=1, without it CUDA's own variable counts. 0.
   std::vector<int> visible;
   /// TUTTI_EMULATION_PEERS: "0-1:none,2-3:lies". Nothing: all are joined.
   std::vector<PeerRule> peers;

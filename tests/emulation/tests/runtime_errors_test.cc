@@ -231,7 +231,20 @@ TEST_F(RuntimeErrors, DevicesMayBeThoseOfAList) {
     setenv(kName, list, 1);
     EXPECT_EXIT(_exit(devicesHere() == devices ? 0 : 1), testing::ExitedWithCode(0), "") << list;
   }
+  unsetenv(kName);
+  const auto before = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("CUDA_VISIBLE_DEVICES", "2", 1);
+  EXPECT_EXIT(_exit(devicesHere() == "ABCD" ? 0 : 1), testing::ExitedWithCode(0), "");
+  setenv("TUTTI_EMULATION_CUDA_VISIBLE_DEVICES", "1", 1);
+  EXPECT_EXIT(_exit(devicesHere() == "C" ? 0 : 1), testing::ExitedWithCode(0), "");
   setenv(kName, "3,0", 1);
+  EXPECT_EXIT(_exit(devicesHere() == "DA" ? 0 : 1), testing::ExitedWithCode(0), "");
+  unsetenv("TUTTI_EMULATION_CUDA_VISIBLE_DEVICES");
+  if (before == nullptr)
+    unsetenv("CUDA_VISIBLE_DEVICES");
+  else
+    setenv("CUDA_VISIBLE_DEVICES", kept.c_str(), 1);
   const auto buses = [] {
     int of3 = -1, of0 = -1, none = -1;
     EXPECT_CUDA(cudaDeviceGetByPCIBusId(&of3, "0000:33:00.0"));

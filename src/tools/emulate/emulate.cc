@@ -1,0 +1,140 @@
+#include "src/tools/emulate/emulate.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "src/base/check.h"
+#include "src/base/printable.h"
+#include "src/launch/environment.h"
+#include "src/tools/emulate/emulated_program.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr const char* kEmulateUsage =
+    R"(usage: tutti emulate [--devices N] [--] PROGRAM [ARGUMENTS...]
+
+Runs PROGRAM, and what it starts, on N emulated GPUs with Tutti's NCCL. The machine needs no GPU, and
+one that it has is not used. Memory, streams, events, graphs and NCCL work. Kernels of the program are
+machine code for GPUs: to launch one is an error that names it.
+
+  --devices N  how many GPUs: 1 to 16 (default: TUTTI_EMULATION_DEVICES, otherwise 2)
+  -h, --help   this text
+
+PROGRAM is a program or a script that uses the shared CUDA runtime. The emulation is a component of
+its own: cmake --install build --component emulation.
+)";
+
+constexpr const char* kDevicesVariable = "TUTTI_EMULATION_DEVICES";
+constexpr int kDefaultDevices = 2;
+
+int parseEmulatedDevices(const std::string& text) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  TUTTI_REQUIRE(error == std::errc() && end == text.data() + text.size() && count >= 1 &&
+                    count <= kMostEmulatedDevices,
+                "--devices ", text, ": the number of emulated GPUs is a whole number from 1 to ",
+                kMostEmulatedDevices);
+  return count;
+}
+
+void setForProgram(const char* name, const std::string& value) {
+  TUTTI_REQUIRE(::setenv(name, value.c_str(), 1) == 0, name,
+                " cannot be set: ", std::strerror(errno));
+}
+
+std::string emulationFolder() {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  return (program.parent_path() / TUTTI_EMULATION_FOLDER).lexically_normal();
+}
+
+int refuseToEmulate(int code, const std::string& text) {
+  std::fprintf(stderr, "tutti emulate: %s\n", base::printableLines(text).c_str());
+  return code;
+}
+
+void setEnvironment(const EmulateOptions& options, const EmulationLibraries& libraries) {
+  const char* const before = std::getenv("LD_PRELOAD");
+  setForProgram("LD_PRELOAD", libraries.preloadedAfter(before == nullptr ? "" : before));
+  setForProgram("TUTTI_EMULATION_CUDA_VISIBLE_DEVICES", "1");
+  const bool isSaid = options.devices == 0 && std::getenv(kDevicesVariable) != nullptr;
+  if (!isSaid)
+    setForProgram(kDevicesVariable,
+                  std::to_string(options.devices == 0 ? kDefaultDevices : options.devices));
+}
+
+/// Returns where it fails.
+int becomeProgram(const std::string& path, const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  // A file without "#!" is the shell's. The path has a slash, so that PATH is not asked again.
+  const std::string whole = path.find('/') == std::string::npos ? "./" + path : path;
+  ::execvp(whole.c_str(), words.data());
+  return refuseToEmulate(126, path + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+std::variant<EmulateOptions, EmulateHelp> parseEmulate(const std::vector<std::string>& words) {
+  EmulateOptions options;
+  const std::string name = "--devices";
+  size_t next = 0;
+  for (; next < words.size() && words[next].starts_with("-"); ++next) {
+    const std::string& word = words[next];
+    if (word == "--") {
+      ++next;
+      break;
+    }
+    if (word == "--help" || word == "-h") return EmulateHelp{};
+    if (word.starts_with(name + "=")) {
+      options.devices = parseEmulatedDevices(word.substr(name.size() + 1));
+    } else if (word == name) {
+      TUTTI_REQUIRE(next + 1 < words.size(), name, " needs a value");
+      options.devices = parseEmulatedDevices(words[++next]);
+    } else {
+      base::fail(ErrorCode::InvalidArgument, "unknown option ", word);
+    }
+  }
+  options.command.assign(words.begin() + static_cast<ptrdiff_t>(next), words.end());
+  TUTTI_REQUIRE(!options.command.empty() && !options.command[0].empty(), "no program to run");
+  return options;
+}
+
+int emulateMain(int argc, char** argv) {
+  EmulateOptions options;
+  try {
+    const auto parsed = parseEmulate({argv + 1, argv + argc});
+    if (std::holds_alternative<EmulateHelp>(parsed)) return std::fputs(kEmulateUsage, stdout), 0;
+    options = std::get<EmulateOptions>(parsed);
+  } catch (const Error& error) {
+    return refuseToEmulate(
+        2, std::string(error.what()) + "\n(tutti emulate --help shows the options)");
+  }
+  const std::string& name = options.command[0];
+  const launcher::LaunchedProgram program = launcher::findProgram(name);
+  if (program.error != 0)
+    return refuseToEmulate(program.error == ENOENT ? 127 : 126,
+                           name + ": " + std::strerror(program.error));
+  EmulationLibraries libraries;
+  try {
+    libraries = findEmulation(emulationFolder());
+  } catch (const Error& error) {
+    return refuseToEmulate(1, error.what());
+  }
+  try {
+    requireEmulated(program.path, libraries);
+  } catch (const Error& error) {
+    return refuseToEmulate(126, error.what());
+  }
+  setEnvironment(options, libraries);
+  return becomeProgram(program.path, options.command);
+}
+
+}  // namespace tutti::tools

@@ -10,7 +10,7 @@ RANKS ?= 4
 JARGON := build/jargon.txt
 TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan thorough seeds long fuzz rdma bench docs format packages configure clean
+.PHONY: help demo test build asan tsan thorough seeds long fuzz rdma torch bench docs format packages configure clean
 
 help:
 	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
@@ -20,6 +20,7 @@ help:
 	@echo 'make long     the tests that take minutes each'
 	@echo 'make fuzz     the fuzzers of all parsers, FUZZ_SECONDS=60 each; TARGETS names some of them'
 	@echo 'make rdma     of the tests only those of RDMA and of bad links, in virtual machines'
+	@echo 'make torch    PyTorch from PyPI (3 GB) over libnccl.so.2, on emulated GPUs'
 	@echo 'make asan     every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan     the same under ThreadSanitizer'
 	@echo 'make seeds    what runs on emulated GPUs, in three orders: plain and under both sanitizers'
@@ -58,11 +59,11 @@ build: configure
 asan tsan: packages
 	cmake --preset $@ -D TUTTI_CUDA=$(TUTTI_CUDA)
 	cmake --build build-$@ -- -j $(JOBS)
-	ctest --test-dir build-$@ -j $(JOBS) -LE long --output-on-failure --no-tests=error
+	ctest --test-dir build-$@ -j $(JOBS) -LE '^(long|torch)$$' --output-on-failure --no-tests=error
 
 thorough: build
 	cmake --build build --target thorough_tests -- -j $(JOBS)
-	ctest --test-dir build -j $(JOBS) -LE long --output-on-failure --no-tests=error
+	ctest --test-dir build -j $(JOBS) -LE '^(long|torch)$$' --output-on-failure --no-tests=error
 
 # PRESETS=tsan and SEEDS="1 2" run a part of it.
 seeds: packages
@@ -78,6 +79,10 @@ fuzz: packages
 
 rdma: build
 	ctest --test-dir build -j $(JOBS) -L rdma --output-on-failure --no-tests=error
+
+# Without a CUDA toolkit, or where PyTorch cannot be had, it says so and succeeds.
+torch: configure
+	@cmake/run-torch.sh
 
 bench: build
 	@set -e; for program in build/bin/*_bench build/bin/host_collectives; do \

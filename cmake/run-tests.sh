@@ -16,7 +16,7 @@ if build release "${TUTTI_CUDA:-AUTO}" all; then
     renice -n 19 $BASHPID
     for preset in "${sanitizers[@]}"; do build $preset OFF sanitizer_subset; done
   ) >/dev/null 2>&1 &
-  tests release test -LE '^(long|thorough)$'
+  tests release test -LE '^(long|thorough|torch)$'
   wait
 fi
 for preset in "${sanitizers[@]}"; do

@@ -15,7 +15,7 @@ endfunction()
 file(REMOVE_RECURSE ${FOLDER})
 configure_file(${SOURCE_DIR}/Makefile ${FOLDER}/Makefile COPYONLY)
 configure_file(${SOURCE_DIR}/CMakePresets.json ${FOLDER}/CMakePresets.json COPYONLY)
-foreach(script run-fuzz.sh run-seeds.sh test-runs.sh)
+foreach(script run-fuzz.sh run-seeds.sh run-torch.sh test-runs.sh)
   configure_file(${SOURCE_DIR}/cmake/${script} ${FOLDER}/cmake/${script} COPYONLY)
 endforeach()
 write_program(${FOLDER}/cmake/install-packages.sh ":")
@@ -30,8 +30,9 @@ case $1 in --preset)
   mkdir -p build-$2
   [ ! -e refuse ] && touch build/build.ninja ;;
 esac")
-# Fails where the file `failing` has its folder and seed.
+# Fails where the file `failing` has its folder and seed. With the file `absent` PyTorch's tests are.
 write_program(${FOLDER}/bin/ctest "echo \"ctest $* with seed $TUTTI_EMULATION_SEED\" >>calls
+[ ! -e absent ] || echo '7: SKIPPED: PyTorch: no toolkit'
 mkdir -p $2/Testing/Temporary
 touch $2/Testing/Temporary/LastTest.log
 echo \"100% tests passed\"
@@ -118,7 +119,7 @@ file(REMOVE ${FOLDER}/refuse)
 # All but the long tests.
 run_make(thorough JOBS=1)
 expect("cmake --build build --target thorough_tests -- -j 1\n")
-expect_match("ctest --test-dir build -j 1 -LE long --output-on-failure ")
+expect_match("ctest --test-dir build -j 1 -LE \\^\\(long\\|torch\\)\\$ --output-on-failure ")
 
 # Three seeds of three builds, the last ones also where one of them has failed.
 run_make(seeds)
@@ -156,8 +157,8 @@ foreach(program pip mkdocs)
   write_program(${FOLDER}/${program} "echo \"${program} $*\" >>calls")
 endforeach()
 write_program(${FOLDER}/bin/python3 "echo \"python3 $*\" >>calls
-mkdir -p build/docs-venv/bin
-cp pip mkdocs build/docs-venv/bin")
+mkdir -p $3/bin
+cp pip mkdocs $3/bin")
 run_make(docs)
 expect("python3 -m venv build/docs-venv\n")
 expect_match("pip install [^\n]*-r tests/requirements-docs.txt\n")
@@ -168,6 +169,35 @@ expect("mkdocs build")
 file(APPEND ${FOLDER}/tests/requirements-docs.txt "another==1\n")
 run_make(docs)
 expect("python3 -m venv build/docs-venv\n")
+
+# PyTorch, in the same way, and its tests.
+configure_file(${SOURCE_DIR}/tests/requirements-torch.txt ${FOLDER}/tests/requirements-torch.txt COPYONLY)
+write_program(${FOLDER}/bin/df "echo 'tmpfs 1 1 99999999 1% /'")
+run_make(torch JOBS=1)
+expect("python3 -m venv build/torch-venv\n")
+expect_match("pip install [^\n]*-r tests/requirements-torch.txt\n")
+expect("cmake --build build --target torch_tests ")
+expect_match("ctest --test-dir build -L \\^torch\\$ --output-on-failure ")
+run_make(torch)
+expect_not("python3")
+expect("--target torch_tests ")
+# Where it cannot be had, that is said, and nothing runs.
+function(expect_torch_skipped why)
+  run_make(torch)
+  expect_not("torch_tests")
+  if(NOT result EQUAL 0 OR NOT output MATCHES "SKIPPED: make torch: ${why}")
+    message(SEND_ERROR "make torch should say \"${why}\":\n${output}")
+  endif()
+endfunction()
+file(TOUCH ${FOLDER}/absent)
+expect_torch_skipped("PyTorch: no toolkit")
+file(REMOVE ${FOLDER}/absent)
+file(APPEND ${FOLDER}/tests/requirements-torch.txt "another==1\n")
+write_program(${FOLDER}/pip "echo 'ERROR: no network' >&2
+exit 1")
+expect_torch_skipped("PyTorch could not be had: ERROR: no network")
+write_program(${FOLDER}/bin/df "echo 'tmpfs 1 1 1 1% /'")
+expect_torch_skipped("PyTorch needs 8 GiB in build/, where 0 GiB are free")
 
 # Every target of the corpora, or those that are named; one that finds something is not the last, and make fails.
 foreach(target a b)

@@ -25,6 +25,14 @@ constexpr std::array<std::string_view, 11> kHonoured{
     "NCCL_DEBUG",    "NCCL_DEBUG_FILE",    "NCCL_DEBUG_SUBSYS", "NCCL_IB_DISABLE",
     "NCCL_MAX_CTAS", "NCCL_SHM_DISABLE",   "NCCL_SOCKET_IFNAME"};
 
+#define TUTTI_WORD(number) TUTTI_WORD_(number)
+#define TUTTI_WORD_(number) #number
+/// As a whole in the library's file, where `tutti doctor --nccl` finds it.
+[[gnu::used]] constexpr char kVersion[] = "NCCL version " TUTTI_WORD(NCCL_MAJOR) "." TUTTI_WORD(
+    NCCL_MINOR) "." TUTTI_WORD(NCCL_PATCH) "+tutti" TUTTI_VERSION;
+#undef TUTTI_WORD
+#undef TUTTI_WORD_
+
 std::string variable(const char* name) {
   const char* text = std::getenv(name);
   return text ? text : "";
@@ -73,8 +81,7 @@ void warnOf(std::string text, const std::vector<std::string>& names) {
 // NCCL's lines.
 void report() {
   DebugLog& log = DebugLog::ofProcess();
-  log.version(base::message("NCCL version ", NCCL_MAJOR, ".", NCCL_MINOR, ".", NCCL_PATCH, "+tutti",
-                            TUTTI_VERSION));
+  log.version(kVersion);
   std::vector<std::string> names;
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string_view line = *entry;

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 #include "src/base/check.h"
@@ -9,11 +10,15 @@
 #include "src/tools/common/json.h"
 #include "src/tools/common/page.h"
 #include "src/tools/common/units.h"
+#include "src/tools/doctor/doctor_nccl.h"
 
 namespace tutti::tools {
 namespace {
 
 using State = Finding::State;
+
+/// How long Python may take to import PyTorch.
+constexpr std::chrono::minutes kLongestStart{2};
 
 constexpr size_t kStateColumns = 7, kLabelColumns = 23;
 
@@ -33,6 +38,9 @@ std::variant<DoctorOptions, int> parseDoctor(int argc, const char* const* argv) 
   app.add_option("-n,--ranks", o.ranks,
                  "ranks that are to run on this host; one for each core without it")
       ->check(CLI::Range(1, 4096));
+  app.add_option("--nccl", o.nccl,
+                 "only which libnccl.so.2 a program loads; Python is asked what PyTorch loads")
+      ->type_name("PROGRAM");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -41,8 +49,9 @@ std::variant<DoctorOptions, int> parseDoctor(int argc, const char* const* argv) 
   return o;
 }
 
-std::string doctorText(std::span<const Finding> findings, int ranks) {
-  Page page(kLabelColumns);
+namespace {
+
+void addFindings(Page& page, std::span<const Finding> findings) {
   for (const Finding& f : findings) {
     std::string label = toString(f.state);
     label.resize(kStateColumns, ' ');
@@ -50,6 +59,40 @@ std::string doctorText(std::span<const Finding> findings, int ranks) {
     if (!f.why.empty()) page.line("", "why: " + f.why);
     if (!f.mend.empty()) page.unbroken("", "mend: " + f.mend);
   }
+}
+
+Json listOf(std::span<const Finding> findings) {
+  Json list = Json::array();
+  for (const Finding& f : findings)
+    list.push_back({{"check", f.check},
+                    {"state", toString(f.state)},
+                    {"measured", f.measured},
+                    {"why", f.why},
+                    {"mend", f.mend}});
+  return list;
+}
+
+}  // namespace
+
+std::string doctorNcclText(const Finding& finding, const std::string& program) {
+  Page page(kLabelColumns);
+  addFindings(page, {&finding, 1});
+  page.heading(base::message(base::printable(program), finding.problem()
+                                                           ? " does not load Tutti's NCCL"
+                                                           : " loads Tutti's NCCL"));
+  return std::move(page).take();
+}
+
+std::string doctorNcclJson(const Finding& finding, const std::string& program) {
+  const Json json{{"program", program},
+                  {"problems", finding.problem() ? 1 : 0},
+                  {"findings", listOf({&finding, 1})}};
+  return jsonLine(json);
+}
+
+std::string doctorText(std::span<const Finding> findings, int ranks) {
+  Page page(kLabelColumns);
+  addFindings(page, findings);
   const size_t problems = problemsIn(findings);
   page.heading(
       base::message("For ", countText(static_cast<uint64_t>(ranks), "rank"), " on this host: ",
@@ -58,15 +101,8 @@ std::string doctorText(std::span<const Finding> findings, int ranks) {
 }
 
 std::string doctorJson(std::span<const Finding> findings, int ranks) {
-  Json list = Json::array();
-  for (const Finding& f : findings)
-    list.push_back({{"check", f.check},
-                    {"state", toString(f.state)},
-                    {"measured", f.measured},
-                    {"why", f.why},
-                    {"mend", f.mend}});
   const Json json{
-      {"ranks", ranks}, {"problems", problemsIn(findings)}, {"findings", std::move(list)}};
+      {"ranks", ranks}, {"problems", problemsIn(findings)}, {"findings", listOf(findings)}};
   return jsonLine(json);
 }
 
@@ -75,6 +111,12 @@ int doctorMain(int argc, char** argv) {
   if (const int* code = std::get_if<int>(&parsed)) return *code;
   const auto& options = std::get<DoctorOptions>(parsed);
   try {
+    if (!options.nccl.empty()) {
+      const Finding finding = checkNccl(findNccl(options.nccl, kLongestStart));
+      const auto say = options.json ? doctorNcclJson : doctorNcclText;
+      std::fputs(say(finding, options.nccl).c_str(), stdout);
+      return finding.problem() ? 1 : 0;
+    }
     const DoctorFacts facts = readDoctorFacts(options.ranks);
     const std::vector<Finding> findings = diagnose(facts);
     std::fputs((options.json ? doctorJson : doctorText)(findings, facts.ranks).c_str(), stdout);

@@ -14,6 +14,7 @@ namespace tutti::tools {
 struct DoctorOptions {
   int ranks = 0;  ///< on this host; 0: one for each core that this process may use
   bool json = false;
+  std::string nccl;  ///< a program, of whose NCCL alone is to be told; or empty
 };
 
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where
@@ -22,6 +23,9 @@ std::variant<DoctorOptions, int> parseDoctor(int argc, const char* const* argv);
 
 /// For people: a line for what is in order, more for what is not.
 std::string doctorText(std::span<const Finding> findings, int ranks);
+/// The same of one program's NCCL.
+std::string doctorNcclText(const Finding& finding, const std::string& program);
+std::string doctorNcclJson(const Finding& finding, const std::string& program);
 /// For programs, one line; docs/reference/commands.md lists the fields.
 std::string doctorJson(std::span<const Finding> findings, int ranks);
 

@@ -12,7 +12,7 @@
 
 #include "src/base/check.h"
 #include "src/launch/environment.h"
-#include "src/tools/emulate/elf_file.h"
+#include "src/tools/common/elf_file.h"
 
 namespace tutti::tools {
 namespace {

@@ -474,6 +474,8 @@ TEST(DoctorOptions, AreReadOrRefused) {
   const auto o = std::get<DoctorOptions>(parse({"--json", "-n", "12"}));
   EXPECT_TRUE(o.json);
   EXPECT_EQ(o.ranks, 12);
+  EXPECT_EQ(o.nccl, "");
+  EXPECT_EQ(std::get<DoctorOptions>(parse({"--nccl", "python"})).nccl, "python");
   EXPECT_EQ(std::get<int>(parse({"--help"})), 0);
   for (const char* wrong : {"--ranks=0", "--ranks=4097", "--fix", "everything"})
     EXPECT_EQ(std::get<int>(parse({wrong})), 2) << wrong;

@@ -15,7 +15,7 @@
 
 #include <tutti/error.h>
 
-#include "src/tools/emulate/elf_file.h"
+#include "src/tools/common/elf_file.h"
 #include "src/tools/emulate/emulated_program.h"
 #include "tests/emulation/environment.h"
 #include "tests/support/run_tutti.h"

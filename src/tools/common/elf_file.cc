@@ -1,4 +1,4 @@
-#include "src/tools/emulate/elf_file.h"
+#include "src/tools/common/elf_file.h"
 
 #include <elf.h>
 #include <fcntl.h>

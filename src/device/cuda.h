@@ -58,6 +58,23 @@ std::unique_ptr<Graph> capture(StreamRef stream, const std::function<void()>& wo
 void copyOn(StreamRef stream, void* to, const void* from, size_t bytes);
 /// Returns when it is done; both may be any memory.
 void copyMemory(void* to, const void* from, size_t bytes);
+/// The same, by that device; it waits for nothing that the program's streams have, not even the
+/// legacy default stream.
+void copyAside(int device, void* to, const void* from, size_t bytes);
+
+/// Whether a GPU's stream is being captured into a graph.
+bool isCaptured(StreamRef stream);
+/// Where a stream waits for a thread of the host.
+class StreamGate {
+ public:
+  virtual ~StreamGate() = default;
+  /// The stream goes on. From any thread; calls nothing of CUDA.
+  virtual void open() = 0;
+};
+/// Enqueues a gate on a GPU's stream. When the stream comes there, `reached` is called on a thread
+/// of CUDA's, which may not call CUDA; then the stream waits until the gate is opened. In a capture
+/// it becomes a part of the graph, and that happens in each replay.
+void enqueueGate(StreamRef stream, std::function<void(std::shared_ptr<StreamGate>)> reached);
 /// The calling thread's.
 int currentCudaDevice();
 

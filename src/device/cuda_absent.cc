@@ -29,6 +29,9 @@ Memory allocateCuda(int, size_t) { refuse(); }
 Memory allocateCudaPinned(size_t) { refuse(); }
 void copyOn(StreamRef, void*, const void*, size_t) { refuse(); }
 void copyMemory(void*, const void*, size_t) { refuse(); }
+void copyAside(int, void*, const void*, size_t) { refuse(); }
+bool isCaptured(StreamRef) { refuse(); }
+void enqueueGate(StreamRef, std::function<void(std::shared_ptr<StreamGate>)>) { refuse(); }
 int currentCudaDevice() { refuse(); }
 
 }  // namespace tutti::device

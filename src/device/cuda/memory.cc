@@ -68,6 +68,14 @@ void copyMemory(void* to, const void* from, size_t bytes) {
   TUTTI_CUDA(cudaStreamSynchronize(stream));
 }
 
+void copyAside(int device, void* to, const void* from, size_t bytes) {
+  const OnDevice here(device);
+  const OutsideCapture relaxed;
+  const cudaStream_t stream = sharedStream(StreamPurpose::SetUp, device);
+  TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+  TUTTI_CUDA(cudaStreamSynchronize(stream));
+}
+
 void copyOn(StreamRef stream, void* to, const void* from, size_t bytes) {
   const OnDevice here(stream.device().index);
   TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.cuda()));

@@ -103,6 +103,7 @@
 #include <tutti/error.h>
 #include <tutti/reduction.h>
 #include <tutti/types.h>
+#include <tutti/window.h>
 
 namespace tutti {
 
@@ -179,6 +180,8 @@ struct CommunicatorOptions {
   bool gpuCopies = false;
   /// For createLocal(): the device of each rank. Empty: `device` for all.
   std::vector<Device> devices = {};
+  /// Signals of one-sided calls, from each rank to each: 1 to 65536. Must be the same on all ranks.
+  int signals = 1;
   /// A stop request soon ends create() with Aborted, here and on the ranks that wait for this one.
   std::stop_token stop;
 };
@@ -502,6 +505,17 @@ class Communicator {
   PreparedCall prepare(const SendArgs& args);
   PreparedCall prepare(const ReceiveArgs& args);
   PreparedCall prepare(const AllToAllVArgs& args);
+  PreparedCall prepare(const PutArgs& args);
+  PreparedCall prepare(const SignalArgs& args);
+  PreparedCall prepare(const WaitSignalsArgs& args);
+  /// @}
+
+  /// \name One-sided calls, which tutti/window.h explains
+  /// @{
+  Window window(void* buffer, size_t bytes);
+  void put(const PutArgs& args, StreamRef stream = {});
+  void signal(const SignalArgs& args, StreamRef stream = {});
+  void waitSignals(const WaitSignalsArgs& args, StreamRef stream = {});
   /// @}
 
   /// Allocates memory that the other ranks on this host can address. Not collective. ~Memory

@@ -10,3 +10,4 @@
 #include <tutti/log.h>
 #include <tutti/reduction.h>
 #include <tutti/types.h>
+#include <tutti/window.h>

@@ -13,7 +13,7 @@ namespace tutti::base {
 namespace {
 
 std::atomic<uint64_t> generation{1};
-std::array<std::atomic<std::mutex*>, 8> freed{};
+std::array<std::atomic<std::mutex*>, 16> freed{};
 
 // Runs in a forked child, whose only thread is this one.
 void afterFork() {

@@ -1,9 +1,13 @@
 // The public class's calls: arguments become work, which is started at once or kept for later.
 
+#include <variant>
+
 #include <tutti/communicator.h>
 
 #include "src/communicator/arguments.h"
 #include "src/communicator/host_backend.h"
+#include "src/communicator/one_sided/one_sided_work.h"
+#include "src/communicator/one_sided/window.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/operations.h"
 #include "src/communicator/request.h"
@@ -11,6 +15,7 @@
 
 namespace tutti {
 
+using communicator::OneSidedWork;
 using communicator::OperationWork;
 using executor::CollectiveCall;
 using plan::Collective;
@@ -90,6 +95,12 @@ OperationWork make(Communicator::Impl& c, const ReceiveArgs& a) {
       c.shared(), {.receives = {communicator::transferOf("recv", c.caller(), a.recv, a.count,
                                                          a.type, a.peer)}});
 }
+OneSidedWork make(Communicator::Impl& c, const SignalArgs& a) {
+  return communicator::makeSignal(c.shared(), a);
+}
+OneSidedWork make(Communicator::Impl& c, const WaitSignalsArgs& a) {
+  return communicator::makeWait(c.shared(), a);
+}
 OperationWork make(Communicator::Impl& c, const AllToAllVArgs& a) {
   return communicator::makeExchange(
       c.shared(), {.sends = communicator::transfersOf("send", c.caller(), a.send, a.sendCounts,
@@ -101,7 +112,7 @@ OperationWork make(Communicator::Impl& c, const AllToAllVArgs& a) {
 }  // namespace
 
 struct PreparedCall::Impl {
-  OperationWork work;  // without a number; each start makes a copy
+  std::variant<OperationWork, OneSidedWork> work;  // without a number; each start makes a copy
 };
 
 PreparedCall::PreparedCall(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -110,8 +121,12 @@ PreparedCall::PreparedCall(PreparedCall&&) noexcept = default;
 PreparedCall& PreparedCall::operator=(PreparedCall&&) noexcept = default;
 
 void PreparedCall::start(StreamRef stream) {
-  impl_->work.owners().host.requireUsable();
-  communicator::start(impl_->work.copy(), stream);
+  std::visit(
+      [&](const auto& work) {
+        work.owners().host.requireUsable();
+        communicator::start(work.copy(), stream);
+      },
+      impl_->work);
 }
 
 #define TUTTI_CALL(method, Args)                                                       \
@@ -138,6 +153,8 @@ TUTTI_CALL(scan, ScanArgs)
 TUTTI_CALL(send, SendArgs)
 TUTTI_CALL(receive, ReceiveArgs)
 TUTTI_CALL(allToAllV, AllToAllVArgs)
+TUTTI_CALL(signal, SignalArgs)
+TUTTI_CALL(waitSignals, WaitSignalsArgs)
 #undef TUTTI_CALL
 
 void Communicator::barrier(StreamRef stream) {
@@ -148,6 +165,27 @@ void Communicator::barrier(StreamRef stream) {
 PreparedCall Communicator::prepare(const BarrierArgs& args) {
   impl_->host.requireUsable();
   return PreparedCall(std::make_unique<PreparedCall::Impl>(PreparedCall::Impl{make(*impl_, args)}));
+}
+
+// Nobody but a communicator sees what a window stands for.
+
+void Communicator::put(const PutArgs& args, StreamRef stream) {
+  impl_->host.requireUsable();
+  Window::Impl* const window = args.window ? args.window->impl_.get() : nullptr;
+  communicator::start(communicator::makePut(impl_->shared(), args, window), stream);
+}
+
+PreparedCall Communicator::prepare(const PutArgs& args) {
+  impl_->host.requireUsable();
+  Window::Impl* const window = args.window ? args.window->impl_.get() : nullptr;
+  return PreparedCall(std::make_unique<PreparedCall::Impl>(
+      PreparedCall::Impl{communicator::makePut(impl_->shared(), args, window)}));
+}
+
+Window Communicator::window(void* buffer, size_t bytes) {
+  impl_->host.requireUsable();
+  TUTTI_REQUIRE(buffer || bytes == 0, "window: buffer is null with ", bytes, " bytes");
+  return Window(std::make_shared<Window::Impl>(impl_->shared(), buffer, bytes));
 }
 
 }  // namespace tutti

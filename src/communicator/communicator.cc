@@ -155,6 +155,23 @@ uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
   return c.impl_->host.bytesReceived();
 }
 
+int communicator::Inspection::addressableRanks(const Communicator& c) {
+  const Communicator::Impl& impl = *c.impl_;
+  const bool onGpu = impl.settings.device.kind != DeviceKind::Host;
+  const auto together = [&](int one, int other) {
+    const bootstrap::PeerInfo &a = impl.who.info(one), &b = impl.who.info(other);
+    if (onGpu && (!impl.oneSided.gpusAddressEachOther() || a.pid != b.pid)) return false;
+    return a.bootId == b.bootId;
+  };
+  const int size = impl.who.size();
+  for (int block = size; block > 1; --block) {
+    bool fits = size % block == 0;
+    for (int rank = 0; rank < size && fits; ++rank) fits = together(rank, rank - rank % block);
+    if (fits) return block;
+  }
+  return 1;
+}
+
 bool communicator::Inspection::gpuHasLeftStreams(const Communicator& c) {
   return c.impl_->gpu.hasLeftStreams();
 }
@@ -285,6 +302,9 @@ SuspendedCommunicator& SuspendedCommunicator::operator=(SuspendedCommunicator&&)
 SuspendedCommunicator Communicator::suspend() && {
   if (communicator::groupIsOpen())
     base::fail(ErrorCode::InvalidUsage, "suspend() cannot be part of a group");
+  if (impl_->oneSided.hasBuffers())
+    base::fail(ErrorCode::InvalidUsage, impl_->who.self(),
+               ": suspend() needs a communicator without windows: give them back first");
   impl_->host.requireUsable();
   std::vector<int> all(static_cast<size_t>(size()));
   std::iota(all.begin(), all.end(), 0);

@@ -10,6 +10,7 @@
 namespace tutti::communicator {
 
 using topology::Topology;
+using transports::RingLayout;
 
 void requireTransport(const std::string& name) {
   TUTTI_REQUIRE(std::ranges::find(kTransports, name) != std::end(kTransports), "transport \"",
@@ -46,9 +47,10 @@ transports::RingLayout layoutFor(const Topology& topology, const std::string& tr
 
 std::unique_ptr<transports::Endpoint> makeEndpoint(int rank, const Topology& topology,
                                                    const std::string& transport,
-                                                   const std::shared_ptr<Network>& network) {
+                                                   const std::shared_ptr<Network>& network,
+                                                   const std::optional<RingLayout>& rings) {
   const int size = topology.ranks;
-  const transports::RingLayout layout = layoutFor(topology, transport);
+  const RingLayout layout = rings ? *rings : layoutFor(topology, transport);
   if (!needsNetwork(topology, transport))
     return transports::shm::makeShmEndpoint(rank, size, layout);
   if (transport == "shm")

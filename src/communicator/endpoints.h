@@ -4,6 +4,7 @@
 // network everywhere when one is asked for.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,10 +34,12 @@ inline constexpr int kChannels = 2, kNetworkChannels = 4;
 /// The rings of a communicator of more than one rank so placed.
 transports::RingLayout layoutFor(const topology::Topology& topology, const std::string& transport);
 
-/// The endpoint of `rank`; `network` is null where nobody needs the network. Throws Unsupported
-/// when `transport` is "shm" and the ranks are on several hosts.
-std::unique_ptr<transports::Endpoint> makeEndpoint(int rank, const topology::Topology& topology,
-                                                   const std::string& transport,
-                                                   const std::shared_ptr<Network>& network);
+/// The endpoint of `rank`, with rings as layoutFor() has them, or others; `network` is null where
+/// nobody needs the network. Throws Unsupported when `transport` is "shm" and the ranks are on
+/// several hosts.
+std::unique_ptr<transports::Endpoint> makeEndpoint(
+    int rank, const topology::Topology& topology, const std::string& transport,
+    const std::shared_ptr<Network>& network,
+    const std::optional<transports::RingLayout>& rings = std::nullopt);
 
 }  // namespace tutti::communicator

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "src/base/backoff.h"
@@ -19,10 +20,12 @@
 
 namespace tutti {
 
+using communicator::OneSidedWork;
 using communicator::OperationWork;
 
 namespace {
 
+/// A call that has a turn, with its stream.
 struct GroupCall {
   OperationWork work;
   std::shared_ptr<device::HostStream> stream;  // held: its owner may let go before the group ends
@@ -31,9 +34,15 @@ struct GroupCall {
   std::vector<StreamRef> joined = {};  // of an exchange on a GPU, the streams besides
 };
 
+struct GroupOneSided {
+  OneSidedWork work;
+  std::shared_ptr<device::HostStream> stream;
+  StreamRef gpuStream;
+};
+
 struct Collected {
   int depth = 0;
-  std::vector<GroupCall> calls;
+  std::vector<std::variant<GroupCall, GroupOneSided>> calls;
 };
 
 Collected& collected() {
@@ -46,7 +55,10 @@ Collected& collected() {
 class GroupWork final : public device::Work {
  public:
   explicit GroupWork(std::shared_ptr<device::HostStream> stream) : stream_(std::move(stream)) {}
-  void add(OperationWork work) { works_.push_back(std::move(work)); }
+  template <class Call>
+  void add(Call work) {
+    works_.push_back(std::make_unique<Call>(std::move(work)));
+  }
   Status poll() override {
     const bool moved = communicator::pollAll(works_, first_);
     if (!works_.empty()) return moved ? Status::Moved : Status::Idle;
@@ -56,15 +68,40 @@ class GroupWork final : public device::Work {
 
  private:
   std::shared_ptr<device::HostStream> stream_;
-  std::vector<OperationWork> works_;
+  std::vector<std::unique_ptr<device::Work>> works_;
   std::exception_ptr first_;
 };
 
+bool areOne(StreamRef one, StreamRef other) {
+  return one.cuda() == other.cuda() && one.device() == other.device();
+}
+
+/// Takes the one-sided calls out: those of one communicator on one stream become one. The others
+/// stay in `operations`.
+std::vector<GroupOneSided> sortOut(std::vector<std::variant<GroupCall, GroupOneSided>> calls,
+                                   std::vector<GroupCall>& operations) {
+  std::vector<GroupOneSided> found;
+  for (auto& each : calls) {
+    if (auto* const operation = std::get_if<GroupCall>(&each)) {
+      operations.push_back(std::move(*operation));
+      continue;
+    }
+    auto& call = std::get<GroupOneSided>(each);
+    const auto same = std::ranges::find_if(found, [&](const GroupOneSided& other) {
+      return &other.work.owners() == &call.work.owners() && other.stream == call.stream &&
+             areOne(other.gpuStream, call.gpuStream);
+    });
+    if (same == found.end())
+      found.push_back(std::move(call));
+    else
+      same->work.absorb(std::move(call.work));
+  }
+  return found;
+}
+
 /// Of an exchange.
 void join(GroupCall& call, StreamRef stream) {
-  const auto is = [&](StreamRef other) {
-    return other.cuda() == stream.cuda() && other.device() == stream.device();
-  };
+  const auto is = [&](StreamRef other) { return areOne(other, stream); };
   if (!is(call.gpuStream) && std::ranges::none_of(call.joined, is)) call.joined.push_back(stream);
 }
 
@@ -131,9 +168,15 @@ namespace communicator {
 bool groupIsOpen() { return collected().depth > 0; }
 
 void addToGroup(OperationWork work, StreamRef stream, bool onGpu) {
-  collected().calls.push_back({std::move(work),
-                               stream.host() ? stream.host()->shared_from_this() : nullptr,
-                               onGpu ? stream : StreamRef(), onGpu});
+  collected().calls.push_back(GroupCall{std::move(work),
+                                        stream.host() ? stream.host()->shared_from_this() : nullptr,
+                                        onGpu ? stream : StreamRef(), onGpu});
+}
+
+void addToGroup(OneSidedWork work, StreamRef stream) {
+  collected().calls.push_back(
+      GroupOneSided{std::move(work), stream.host() ? stream.host()->shared_from_this() : nullptr,
+                    stream.isCuda() ? stream : StreamRef()});
 }
 
 }  // namespace communicator
@@ -158,14 +201,12 @@ void Group::end() {
   if (!open_) base::fail(ErrorCode::InvalidUsage, "Group::end() was called twice");
   open_ = false;
   if (--collected().depth > 0) return;
-  auto calls = std::exchange(collected().calls, {});
+  std::vector<GroupCall> calls;
+  auto oneSided = sortOut(std::exchange(collected().calls, {}), calls);
   std::map<device::HostStream*, std::unique_ptr<GroupWork>> streams;
   GroupWork here(nullptr);
   bool sharesCores = false;
-  gatherExchanges(calls);
-  const auto onGpu = launchThoseOfGpus(calls);
-  for (GroupCall& call : calls) {
-    call.work.takeNumber();
+  const auto add = [&](auto& call) {
     if (call.stream) {
       auto& group = streams[call.stream.get()];
       if (!group) group = std::make_unique<GroupWork>(call.stream);
@@ -174,7 +215,15 @@ void Group::end() {
       sharesCores |= call.work.sharesCores();
       here.add(std::move(call.work));
     }
+  };
+  gatherExchanges(calls);
+  const auto onGpu = launchThoseOfGpus(calls);
+  for (GroupCall& call : calls) {
+    call.work.takeNumber();
+    add(call);
   }
+  for (GroupOneSided& call : oneSided)
+    call.gpuStream ? communicator::startOnGpu(std::move(call.work), call.gpuStream) : add(call);
   for (auto& [stream, group] : streams) stream->enqueue(std::move(group));
   base::Backoff backoff(!sharesCores);
   for (auto status = here.poll(); status != device::Work::Status::Done; status = here.poll())
@@ -187,10 +236,13 @@ std::chrono::duration<double, std::micro> Group::predict() {
   if (!open_) base::fail(ErrorCode::InvalidUsage, "Group::predict() was called after its end");
   open_ = false;
   if (--collected().depth > 0) return {};
-  auto calls = std::exchange(collected().calls, {});
+  std::vector<GroupCall> calls;
+  const auto oneSided = sortOut(std::exchange(collected().calls, {}), calls);
   gatherExchanges(calls);
   std::map<const communicator::Owners*, double> times;  // by communicator
   for (const GroupCall& call : calls)
+    times[&call.work.owners()] += call.work.predictedMicroseconds();
+  for (const GroupOneSided& call : oneSided)
     times[&call.work.owners()] += call.work.predictedMicroseconds();
   double longest = 0;
   for (const auto& [owners, time] : times) longest = std::max(longest, time);

@@ -21,6 +21,9 @@ struct Inspection {
   /// not to begin, as this communicator failed some time ago; and that its streams have come to
   /// their ends, or have had some time for it. To be asked again and again.
   static bool gpuHasLeftStreams(const Communicator& c);
+  /// The size of the largest blocks of consecutive ranks, all alike, in which ranks address each
+  /// other's windows where the memory allows it: ranks of one host, or with GPUs of one process.
+  static int addressableRanks(const Communicator& c);
   /// split() of one that all its ranks have aborted.
   static std::optional<Communicator> splitAborted(Communicator& c, int color, int key);
 };

@@ -193,4 +193,34 @@ DecisionMessage DecisionMessage::read(const base::Bytes& payload, Origin from) {
   return decision;
 }
 
+base::Bytes WindowMessage::write() const {
+  return base::ByteWriter()
+      .put(kind)
+      .put(window)
+      .put(bytes)
+      .put(signals)
+      .put(ofGpu)
+      .put(gpuAddress)
+      .put(place.window)
+      .put(place.offset)
+      .put(address)
+      .take();
+}
+
+WindowMessage WindowMessage::read(const base::Bytes& payload, Origin) {
+  base::ByteReader in(payload);
+  WindowMessage message;
+  message.kind = in.getEnum("kind of a window's message", Kind::Join, Kind::Closed);
+  message.window = in.get<uint64_t>("window");
+  message.bytes = in.get<uint64_t>("bytes of a buffer");
+  message.signals = in.get<uint32_t>("signals");
+  message.ofGpu = in.getFlag("memory of a GPU");
+  message.gpuAddress = in.get<uint64_t>("address of a GPU's buffer");
+  message.place.window = in.get<uint64_t>("place's window");
+  message.place.offset = in.get<uint64_t>("place's offset");
+  message.address = in.getBytes("address");
+  in.requireEnd();
+  return message;
+}
+
 }  // namespace tutti::communicator::message

@@ -15,6 +15,7 @@
 #include "src/communicator/gpu/gpu_join.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/settings.h"
+#include "src/executor/host/host_operation.h"
 
 namespace tutti::communicator::message {
 
@@ -28,9 +29,10 @@ enum class MessageType : uint32_t {
   Goodbye,
   View,
   Decision,
-  Gpu
+  Gpu,
+  Window
 };
-inline constexpr size_t kTypes = 9;
+inline constexpr size_t kTypes = 10;
 
 /// From whom a message comes.
 struct Origin {
@@ -145,6 +147,29 @@ struct GpuMessage {
   static GpuMessage read(const base::Bytes& payload, Origin from) {
     return {GpuState::read(payload, from.size)};
   }
+};
+
+/// About windows, and the endpoint of one-sided calls.
+struct WindowMessage {
+  static constexpr MessageType kType = MessageType::Window;
+  enum class Kind : uint8_t {
+    Join,    ///< the sender's address, with its descriptors
+    Ready,   ///< the sender has connected to the receiver
+    Sends,   ///< the sender is about to send
+    Opened,  ///< the sender has a buffer in a window
+    Closed   ///< it has given that back
+  };
+  Kind kind = Kind::Join;
+  uint64_t window = 0;
+  uint64_t bytes = 0;
+  uint32_t signals = 0;
+  bool ofGpu = false;
+  uint64_t gpuAddress = 0;           ///< of the buffer, for ranks of the sender's process
+  executor::WindowPlace place = {};  ///< of a buffer of the host
+  base::Bytes address = {};
+
+  base::Bytes write() const;
+  static WindowMessage read(const base::Bytes& payload, Origin from);
 };
 
 }  // namespace tutti::communicator::message

@@ -8,6 +8,7 @@
 #include "src/base/check.h"
 #include "src/base/clock.h"
 #include "src/communicator/failure/failure_state.h"
+#include "src/communicator/failure/watchdog.h"
 #include "src/communicator/gpu/gpu_backend.h"
 #include "src/communicator/host_backend.h"
 #include "src/communicator/links.h"
@@ -24,11 +25,6 @@ namespace {
 constexpr uint32_t kWatchEvery = 128;
 // How long the two sides of a mismatch may take to exchange their descriptions.
 constexpr int64_t kDisputeNs = 2'000'000'000;
-// How long what a rank sent before it left may be under way.
-constexpr int64_t kLeaverNs = 200'000'000;
-// How long after a transport's connection the control plane may take to say what became of the
-// peer.
-constexpr int64_t kBreakNs = 250'000'000;
 
 int64_t nowNs() { return base::SteadyClock().nowNs(); }
 
@@ -280,7 +276,7 @@ device::Work::Status OperationWork::broken(const transports::ConnectionLost& los
   return Status::Idle;
 }
 
-void drive(OperationWork& work, bool spinFirst) {
+void drive(device::Work& work, bool spinFirst) {
   base::Backoff backoff(spinFirst);
   while (true) {
     switch (work.poll()) {
@@ -291,11 +287,11 @@ void drive(OperationWork& work, bool spinFirst) {
   }
 }
 
-bool pollAll(std::vector<OperationWork>& works, std::exception_ptr& first) {
+bool pollAll(std::vector<std::unique_ptr<device::Work>>& works, std::exception_ptr& first) {
   bool moved = false;
-  std::erase_if(works, [&](OperationWork& work) {
+  std::erase_if(works, [&](const auto& work) {
     try {
-      const auto status = work.poll();
+      const auto status = work->poll();
       moved |= status != device::Work::Status::Idle;
       return status == device::Work::Status::Done;
     } catch (...) {

@@ -100,10 +100,10 @@ class OperationWork final : public device::Work {
 };
 
 /// Polls until the work is done; throws its failure.
-void drive(OperationWork& work, bool spinFirst);
+void drive(device::Work& work, bool spinFirst);
 
 /// Polls each work once and removes those that are done or have thrown; the first failure goes to
 /// `first`. True when something moved.
-bool pollAll(std::vector<OperationWork>& works, std::exception_ptr& first);
+bool pollAll(std::vector<std::unique_ptr<device::Work>>& works, std::exception_ptr& first);
 
 }  // namespace tutti::communicator

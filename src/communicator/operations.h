@@ -10,6 +10,7 @@
 #include <tutti/device.h>
 
 #include "src/communicator/arguments.h"
+#include "src/communicator/one_sided/one_sided_work.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/owners.h"
 
@@ -26,5 +27,6 @@ void start(OperationWork work, StreamRef stream);
 // The group of this thread (group.cc).
 bool groupIsOpen();
 void addToGroup(OperationWork work, StreamRef stream, bool onGpu);
+void addToGroup(OneSidedWork work, StreamRef stream);
 
 }  // namespace tutti::communicator

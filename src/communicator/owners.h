@@ -12,6 +12,7 @@ class HostBackend;
 class RankLinks;
 class Membership;
 class Messages;
+class OneSided;
 class Peers;
 struct Settings;
 
@@ -24,6 +25,7 @@ struct Owners {
   Peers& peers;
   HostBackend& host;
   GpuBackend& gpu;
+  OneSided& oneSided;
 };
 
 }  // namespace tutti::communicator

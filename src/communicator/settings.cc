@@ -29,6 +29,8 @@ Settings Settings::from(const CommunicatorOptions& options) {
                 "timeouts are not negative: timeout ", options.timeout.count(), " ms, set-up ",
                 options.setupTimeout.count(), " ms, straggler ", options.straggler.count(), " ms");
   TUTTI_REQUIRE(options.gpuBlocks >= 0, "gpuBlocks is ", options.gpuBlocks, ", not 0 or more");
+  TUTTI_REQUIRE(options.signals >= 1 && options.signals <= kMostSignals, "signals is ",
+                options.signals, ", not 1 to ", kMostSignals);
   const auto choose = [](int64_t given, int64_t fallback) {
     return std::min<int64_t>(given ? given : fallback, base::kLongestWait.count());
   };
@@ -48,7 +50,8 @@ Settings Settings::from(const CommunicatorOptions& options) {
           .preSharedKey = options.preSharedKey,
           .tcpStreams = static_cast<uint32_t>(env.tcpStreams),
           .reconnectMs = env.reconnectMs,
-          .trafficClass = static_cast<int>(env.trafficClass)};
+          .trafficClass = static_cast<int>(env.trafficClass),
+          .signals = static_cast<uint32_t>(options.signals)};
 }
 
 }  // namespace tutti::communicator

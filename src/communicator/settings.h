@@ -13,6 +13,8 @@
 
 namespace tutti::communicator {
 
+inline constexpr int kMostSignals = 65536;
+
 /// Equal on all ranks where marked.
 struct Settings {
   int64_t setupTimeoutMs = 0;
@@ -31,6 +33,7 @@ struct Settings {
   uint32_t tcpStreams = 1;        ///< equal
   int64_t reconnectMs = 0;
   int trafficClass = -1;
+  uint32_t signals = 1;  ///< equal; of one-sided calls, from each rank
   static Settings from(const CommunicatorOptions& options);
 };
 

@@ -22,7 +22,8 @@ Communicator::Impl::Impl(communicator::Membership membership, const communicator
       votes(who, messages, failure, peers),
       host(who, settings, links, failure),
       gpu(who, settings, links, failure),
-      owners{who, settings, links, messages, failure, peers, host, gpu},
+      oneSided(who, settings, links, messages, failure, peers, gpu),
+      owners{who, settings, links, messages, failure, peers, host, gpu, oneSided},
       watchdog(owners) {}
 
 Communicator::Impl::~Impl() {
@@ -31,8 +32,8 @@ Communicator::Impl::~Impl() {
   watchdog.forgetExit();
   gpu.finish();
   drain(base::Deadline::after(base::kLongestWait));  // transports have limits of their own
-  transports::Endpoint* const endpoint = links.endpoint();
-  if (endpoint && failure.hasFailed()) endpoint->abandon();
+  for (transports::Endpoint* const endpoint : {links.endpoint(), oneSided.endpoint()})
+    if (endpoint && failure.hasFailed()) endpoint->abandon();
   sayGoodbye();
   gpu.awaitPeers(peers);
   gpu.park();
@@ -49,14 +50,15 @@ void Communicator::Impl::sayGoodbye() {
 
 void Communicator::Impl::drain(const base::Deadline& deadline) {
   const auto ends = [&] { return failure.hasFailed() || deadline.passed(); };
-  transports::Endpoint* const endpoint = links.endpoint();
-  while (endpoint && !ends()) try {
-      return endpoint->drain(ends);
-    } catch (const transports::ConnectionLost&) {  // said once of each peer; the others need theirs
-    } catch (const Error& e) {
-      base::log(LogLevel::Error, who.self(), " leaves: ", e.what());
-      return;
-    }
+  for (transports::Endpoint* endpoint : {links.endpoint(), oneSided.endpoint()})
+    while (endpoint && !ends()) try {
+        endpoint->drain(ends);
+        endpoint = nullptr;
+      } catch (const transports::ConnectionLost&) {  // said once of each peer; the others need it
+      } catch (const Error& e) {
+        base::log(LogLevel::Error, who.self(), " leaves: ", e.what());
+        return;
+      }
 }
 
 std::shared_ptr<const communicator::Owners> Communicator::Impl::shared() {

@@ -30,6 +30,7 @@
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/messages.h"
+#include "src/communicator/one_sided/one_sided.h"
 #include "src/communicator/owners.h"
 #include "src/communicator/peers.h"
 #include "src/communicator/settings.h"
@@ -95,6 +96,7 @@ struct Communicator::Impl final : std::enable_shared_from_this<Impl> {
   communicator::Votes votes;
   communicator::HostBackend host;
   communicator::GpuBackend gpu;
+  communicator::OneSided oneSided;
   const communicator::Owners owners;
   communicator::Watchdog watchdog;
 };

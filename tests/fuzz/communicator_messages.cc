@@ -41,6 +41,7 @@ void run(Input input) {
     case MessageType::View: return readTwice<ViewMessage>(payload, from);
     case MessageType::Decision: return readTwice<DecisionMessage>(payload, from);
     case MessageType::Gpu: return readTwice<GpuMessage>(payload, from);
+    case MessageType::Window: return readTwice<WindowMessage>(payload, from);
   }
 }
 

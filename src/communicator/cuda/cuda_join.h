@@ -47,6 +47,9 @@ class CudaJoin final : public GpuJoin {
   bool isInOtherProcess(int peer) const override {
     return peers_[peer].process.id != 0 && !isInThisProcess(peer) && !isRemote(peer);
   }
+  bool isInThisProcess(int peer) const override {
+    return !isRemote(peer) && peers_[peer].process == peers_[options_.rank].process;
+  }
 
  private:
   struct Neighbour {
@@ -59,10 +62,6 @@ class CudaJoin final : public GpuJoin {
   int rank() const { return options_.rank; }
   bool byCopies() const { return state_.byCopies; }
   bool isRemote(int peer) const { return options_.isRemote[peer]; }
-  /// Of this process, and joined by p2p.
-  bool isInThisProcess(int peer) const {
-    return !isRemote(peer) && peers_[peer].process == peers_[options_.rank].process;
-  }
   bool canMap() const;
   using Pair = std::pair<int, int>;
   static Pair pairOf(int a, int b) { return {std::min(a, b), std::max(a, b)}; }

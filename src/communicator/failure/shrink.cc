@@ -50,6 +50,7 @@ void Communicator::Impl::awaitQuiet(base::Deadline deadline) {
                  " was still running here");
     backoff.idle();
   }
+  oneSided.quiet();
 }
 
 }  // namespace tutti

@@ -29,6 +29,13 @@ namespace tutti::communicator {
 /// A rank that has been waited for this long is asked what it is doing, and again.
 constexpr int64_t kInquireAfterNs = 100'000'000, kInquireAgainNs = 1'000'000'000;
 
+// What runs here looks after itself, too.
+/// How long what a rank sent before it left may be under way.
+constexpr int64_t kLeaverNs = 200'000'000;
+/// How long after a transport's connection the control plane may take to say what became of the
+/// peer.
+constexpr int64_t kBreakNs = 250'000'000;
+
 class Watchdog final : public bootstrap::ControlListener {
  public:
   explicit Watchdog(const Owners& owners);

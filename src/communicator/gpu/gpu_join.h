@@ -95,6 +95,8 @@ class GpuJoin {
   virtual std::string describe(int peer) const = 0;
   /// A rank of another process, which writes to memory of this one.
   virtual bool isInOtherProcess(int peer) const = 0;
+  /// A rank of this process; where no pair is apart, it addresses this one's GPU memory.
+  virtual bool isInThisProcess(int peer) const = 0;
 };
 
 /// Throws Unsupported where there is no such device, and OutOfMemory naming the bytes.

@@ -98,12 +98,19 @@ ncclTeam_t pncclTeamWorld(ncclComm_t comm) {
 TUTTI_NCCL_NAME(ncclTeamWorld);
 
 ncclTeam_t pncclTeamLsa(ncclComm_t comm) {
-  return teamOf("ncclTeamLsa", comm,
-                [](const Comm&) { return ncclTeam{.nRanks = 1, .rank = 0, .stride = 1}; });
+  return teamOf("ncclTeamLsa", comm, [](const Comm& c) {
+    const int size = c.addressableRanks();
+    return ncclTeam{.nRanks = size, .rank = c.rank() % size, .stride = 1};
+  });
 }
 TUTTI_NCCL_NAME(ncclTeamLsa);
 
-ncclTeam_t pncclTeamRail(ncclComm_t comm) { return pncclTeamWorld(comm); }
+ncclTeam_t pncclTeamRail(ncclComm_t comm) {
+  return teamOf("ncclTeamRail", comm, [](const Comm& c) {
+    const int size = c.addressableRanks();
+    return ncclTeam{.nRanks = c.size() / size, .rank = c.rank() / size, .stride = size};
+  });
+}
 TUTTI_NCCL_NAME(ncclTeamRail);
 
 ncclTeam_t pncclTeamCft(ncclComm_t comm, ncclCftTeamMode_t) {

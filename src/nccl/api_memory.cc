@@ -1,10 +1,9 @@
-// ncclMem*, ncclComm*Register.
+// ncclMem*, ncclCommRegister.
 
 #include "src/base/check.h"
 #include "src/nccl/debug_log.h"
 #include "src/nccl/device_pointers.h"
 #include "src/nccl/entry.h"
-#include "src/nccl/group.h"
 #include "src/nccl/handles.h"
 #include "src/nccl/memory_blocks.h"
 
@@ -60,24 +59,3 @@ ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
   });
 }
 TUTTI_NCCL_NAME(ncclCommDeregister);
-
-ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
-                                     int winFlags) {
-  return guardInGroup("ncclCommWindowRegister", [&] {
-    TUTTI_REQUIRE(win, "win is null");
-    TUTTI_REQUIRE(winFlags == NCCL_WIN_DEFAULT || winFlags == NCCL_WIN_COLL_SYMMETRIC,
-                  "winFlags is ", winFlags);
-    *win = static_cast<ncclWindow_t>(registerBuffer(comm, buff, size));
-    return ncclSuccess;
-  });
-}
-TUTTI_NCCL_NAME(ncclCommWindowRegister);
-
-ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
-  return guard("ncclCommWindowDeregister", [&] {
-    const auto found = NcclHandles::ofProcess().find(comm);
-    if (win) found->registrations().remove(win);
-    return ncclSuccess;
-  });
-}
-TUTTI_NCCL_NAME(ncclCommWindowDeregister);

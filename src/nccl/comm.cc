@@ -48,6 +48,12 @@ int Comm::size() const {
   return size_;
 }
 
+int Comm::addressableRanks() const {
+  const std::lock_guard lock(mutex_);
+  requireKnown();
+  return communicator_ ? communicator::Inspection::addressableRanks(*communicator_) : 1;
+}
+
 void Comm::failed(const Error& error) {
   std::lock_guard lock(mutex_);
   failure_ = error;

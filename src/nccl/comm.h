@@ -38,6 +38,8 @@ class Comm {
   /// These throw InvalidArgument before it is made.
   int rank() const;
   int size() const;
+  /// As Inspection has it.
+  int addressableRanks() const;
   Reductions& reductions() { return reductions_; }
   Registrations& registrations() { return registrations_; }
 

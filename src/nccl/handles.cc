@@ -2,6 +2,7 @@
 
 #include "src/base/check.h"
 #include "src/base/process.h"
+#include "src/nccl/windows.h"
 
 /// Nobody looks inside: its address is the handle.
 struct ncclComm {};
@@ -33,6 +34,7 @@ std::shared_ptr<Comm> NcclHandles::find(ncclComm_t handle) const {
 
 // The communicator's farewell is said without the lock.
 void NcclHandles::remove(ncclComm_t handle) {
+  WindowHandles::ofProcess().forget(handle);
   std::shared_ptr<Comm> last;
   std::lock_guard lock(mutex_);
   const auto found = comms_.find(handle);

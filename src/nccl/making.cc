@@ -204,6 +204,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                               .device = place,
                               .gpuBlocks = settings.maxBlocks,
                               .gpuCopies = settings.byCopies,
+                              .signals = std::max(settings.rmaContexts * settings.rmaSignals, 1),
                               .stop = making.comm->stopToken()};
   applyEncryption(options);
   making.seat = {*options.id, rank, size};

@@ -1,6 +1,6 @@
 #pragma once
 
-// What ncclCommRegister() and ncclCommWindowRegister() of one communicator have given out.
+// What ncclCommRegister() of one communicator has given out.
 
 #include <map>
 #include <memory>

@@ -338,7 +338,7 @@ static void registered(const Rank* rank) {
   OK(ncclMemFree(out)); /* the window keeps it */
   OK(ncclCommWindowDeregister(comm, window));
   OK(ncclCommWindowDeregister(comm, NULL));
-  FAILS(ncclCommWindowDeregister(comm, window), ncclInvalidArgument, "no registration");
+  FAILS(ncclCommWindowDeregister(comm, window), ncclInvalidArgument, "no window");
   OK(ncclCommDestroy(part));
   OK(ncclCommDestroy(comm));
   OK(ncclMemFree(in));

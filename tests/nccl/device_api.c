@@ -41,12 +41,13 @@ int main(void) {
   OK(ncclCommInitAll(comms, 3, NULL));
   const Team world = ncclTeamWorld(comms[1]);
   CHECK(same(world, 3, 1, 1));
-  CHECK(same(ncclTeamLsa(comms[1]), 1, 0, 1));
-  CHECK(same(ncclTeamRail(comms[1]), 3, 1, 1));
+  /* Ranks of one host address each other's windows. */
+  CHECK(same(ncclTeamLsa(comms[1]), 3, 1, 1));
+  CHECK(same(ncclTeamRail(comms[1]), 1, 0, 3));
   CHECK(same(ncclTeamWorld(NULL), 0, 0, 0));
   CHECK_EQ(ncclTeamRankToWorld(comms[1], world, 2), 2);
-  CHECK_EQ(ncclTeamRankToWorld(comms[1], ncclTeamLsa(comms[1]), 0), 1);
-  CHECK_EQ(ncclTeamRankToLsa(comms[1], world, 1), 0);
+  CHECK_EQ(ncclTeamRankToWorld(comms[1], ncclTeamLsa(comms[1]), 0), 0);
+  CHECK_EQ(ncclTeamRankToLsa(comms[1], world, 1), 1);
   CHECK_EQ(ncclLLA2ACalcSlots(5, 12), 10);
   CHECK(same(ncclTeamCft(comms[1], 0), 0, 0, 0) && same(ncclTeamCftMultimem(comms[1]), 0, 0, 0));
   const char* const why =

@@ -368,12 +368,12 @@ static void windows_of_rank(const Rank* rank) {
   OK(ncclCommWindowRegister(g.comm, g.in, 4 * kCount, &windows[2], NCCL_WIN_DEFAULT));
   CHECK(windows[0] && windows[1] && windows[2] && windows[0] != windows[1]);
   ncclWindow_t none = NULL;
-  FAILS(ncclCommWindowRegister(g.comm, in, 4, &none, 2), ncclInvalidArgument, "winFlags is 2");
+  FAILS(ncclCommWindowRegister(g.comm, in, 4, &none, 4), ncclInvalidArgument, "winFlags is 4");
   put_pieces(&g, in);
   reduce_pieces(&g, in, out);
   every_collective(&g);
   for (int w = 0; w < 3; ++w) OK(ncclCommWindowDeregister(g.comm, windows[w]));
-  FAILS(ncclCommWindowDeregister(g.comm, windows[0]), ncclInvalidArgument, "no registration");
+  FAILS(ncclCommWindowDeregister(g.comm, windows[0]), ncclInvalidArgument, "no window");
   reduce_pieces(&g, in, out);
   meet(rank, 0);
   OK(ncclMemFree(in));

@@ -2,6 +2,8 @@
 
 #include "gpu.h"
 
+#include <nccl_device.h>
+
 static void configured_calls_of_rank(const Rank* rank) {
   Gpu g = enter_on(rank, rank->rank % device_count());
   cudaEvent_t launched;
@@ -127,9 +129,50 @@ static void suspended_of_rank(const Rank* rank) {
 static void suspended(void) { run_threads(2, suspended_of_rank); }
 static void suspended_processes(void) { run_processes(2, suspended_of_rank, -1); }
 
+/* Each rank puts to the next one, on its stream. A wait holds back what is behind it. */
+static void puts_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  const int next = (g.rank + 1) % g.size, before = (g.rank + g.size - 1) % g.size;
+  char* inbox = NULL;
+  OK(ncclMemAlloc((void**)&inbox, 4 * kCount));
+  CUDA(cudaMemset(inbox, 0, 4 * kCount));
+  ncclWindow_t window = NULL;
+  OK(ncclCommWindowRegister(g.comm, inbox, 4 * kCount, &window, NCCL_WIN_COLL_SYMMETRIC));
+  void* at = NULL;
+  OK(ncclWinGetUserPtr(g.comm, window, &at));
+  CHECK(at == inbox);
+  OK(ncclGetPeerDevicePointer(window, 8, g.rank, &at));
+  CHECK(at == inbox + 8);
+  const ncclTeam_t team = ncclTeamLsa(g.comm);
+  CHECK(team.nRanks == g.size || team.nRanks == 1);
+  OK(ncclGetPeerDevicePointer(window, 0, next, &at));
+  CHECK((at != NULL) == (team.nRanks == g.size));
+  put(&g, ncclFloat32, kCount);
+  ncclWaitSignalDesc_t one = {.opCnt = 1, .peer = before};
+  for (int turn = 0; turn < 3; ++turn) {
+    OK(ncclPutSignal(g.in, kCount, ncclFloat32, next, window, 0, 0, 0, 0, g.comm, g.stream));
+    OK(ncclWaitSignal(1, &one, g.comm, g.stream));
+    CUDA(cudaMemcpyAsync(cleared(&g), inbox, 4 * kCount, cudaMemcpyDefault, g.stream));
+    OK(ncclSignal(before, 0, 0, 0, g.comm, g.stream)); /* its next put may come */
+    ncclWaitSignalDesc_t taken = {.opCnt = 1, .peer = next};
+    OK(ncclWaitSignal(1, &taken, g.comm, g.stream));
+    CUDA(cudaStreamSynchronize(g.stream));
+    check_input(&g, g.out, ncclFloat32, before, 0, kCount);
+  }
+  FAILS(ncclSignal(next, 1, 0, 0, g.comm, g.stream), ncclInvalidArgument, "numRmaSig");
+  meet(rank, 0);
+  OK(ncclCommWindowDeregister(g.comm, window));
+  OK(ncclMemFree(inbox));
+  end_gpu(&g);
+}
+static void puts_of_threads(void) { run_threads(3, puts_of_rank); }
+static void puts_of_processes(void) { run_processes(3, puts_of_rank, -1); }
+
 const Case gpu_today_cases[] = {{"gpu_today/suspended", suspended},
                                 {"gpu_today/suspended_processes", suspended_processes},
                                 {"gpu_today/configured_calls", configured_calls},
                                 {"gpu_today/launch_event", launch_event},
                                 {"gpu_today/launch_event_in_a_graph", launch_event_in_a_graph},
+                                {"gpu_today/puts_of_threads", puts_of_threads},
+                                {"gpu_today/puts_of_processes", puts_of_processes},
                                 {NULL, NULL}};

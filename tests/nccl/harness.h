@@ -102,6 +102,7 @@ typedef struct {
  * says how each has ended. The program's exit status. */
 int run_cases(const Case* const* files, size_t count, const char* prefix);
 extern const Case library_cases[], life_cases[], collective_cases[], group_cases[], failure_cases[],
-    today_cases[], grow_cases[], gpu_cases[], gpu_life_cases[], gpu_today_cases[];
+    today_cases[], grow_cases[], one_sided_cases[], gpu_cases[], gpu_life_cases[],
+    gpu_today_cases[];
 
 #endif

@@ -276,7 +276,8 @@ static const Case hosts_cases[] = {
 };
 
 int run_cases_on_hosts(const Hosts* made, const char* prefix) {
-  const Case* const files[] = {life_cases, collective_cases, failure_cases, grow_cases, hosts_cases};
+  const Case* const files[] = {life_cases, collective_cases, failure_cases,
+                               grow_cases, one_sided_cases,  hosts_cases};
   hosts = made;
   go_to_host_of = made->enter;
   return run_cases(files, sizeof files / sizeof *files, prefix);

@@ -56,6 +56,10 @@ constexpr Run kRuns[] = {
     {"grow/an_existing", 3, 500},
     {"grow/replaces", 4, 500},
 #endif
+#if NCCL_VERSION_CODE >= 23203
+    {"one_sided/ring"},
+    {"one_sided/death", 3},
+#endif
     {"hosts/calls", 4},
     {"hosts/death_amid_sums", 3},
     {"hosts/partition"},

@@ -3,6 +3,7 @@
 /// \file
 /// Includes the whole library. Link tutti::tutti.
 
+#include <tutti/arguments.h>
 #include <tutti/communicator.h>
 #include <tutti/device.h>
 #include <tutti/error.h>

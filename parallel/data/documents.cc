@@ -53,7 +53,7 @@ Documents::Documents(const std::vector<Document>& documents, int64_t context)
   }
 }
 
-Window Documents::window(int64_t number) const {
+TokenWindow Documents::window(int64_t number) const {
   ensure(number >= 0 && number < windows(), "there is no window ", number, " of ", windows());
   const auto next = std::upper_bound(firstWindows_.begin(), firstWindows_.end(), number);
   const auto at = static_cast<size_t>(next - firstWindows_.begin()) - 1;

@@ -33,11 +33,11 @@ std::vector<Document> linesOf(const TokenView& text, std::optional<uint8_t> prom
 
 /// Inputs are the tokens [start, start + length), labels those that follow each of them, of which
 /// the first `uncounted` do not count. The rest of the context is padding.
-struct Window {
+struct TokenWindow {
   int64_t start = 0, length = 0, uncounted = 0;
 
   int64_t counted() const { return length - uncounted; }
-  bool operator==(const Window&) const = default;
+  bool operator==(const TokenWindow&) const = default;
 };
 
 class Documents {
@@ -52,7 +52,7 @@ class Documents {
   int64_t end() const { return end_; }
   int64_t windows() const { return firstWindows_.back(); }
   /// From 0, document by document.
-  Window window(int64_t number) const;
+  TokenWindow window(int64_t number) const;
   /// Labels of all windows that count.
   int64_t countedTokens() const { return counted_; }
 

@@ -11,7 +11,7 @@ namespace {
 
 /// The tokens of a window as inputs and, shifted by one, labels. Padding is input 0 and label -1,
 /// as of labels that do not count.
-void copyWindow(const TokenView& tokens, const Window& window, int64_t context, int32_t* ids,
+void copyWindow(const TokenView& tokens, const TokenWindow& window, int64_t context, int32_t* ids,
                 int32_t* labels) {
   tokens.read(window.start, window.length, ids);
   std::fill(ids + window.length, ids + context, 0);
@@ -59,14 +59,14 @@ Loader::Loader(const TokenView& tokens, Documents documents, int64_t globalBatch
   require(windows_ > 0, "documents of fewer than two tokens have nothing to learn");
 }
 
-Window Loader::sample(int64_t number) const {
+TokenWindow Loader::sample(int64_t number) const {
   const int64_t epoch = number / windows_;
   const Permutation order(seed_, message("epoch ", epoch), static_cast<uint64_t>(windows_));
   const auto window = static_cast<int64_t>(order[static_cast<uint64_t>(number % windows_)]);
   return documents_ ? documents_->window(window) : fullWindow(window, epoch);
 }
 
-Window Loader::fullWindow(int64_t window, int64_t epoch) const {
+TokenWindow Loader::fullWindow(int64_t window, int64_t epoch) const {
   const int64_t slack = tokens_.size() - windows_ * context_;
   const uint64_t offset =
       Random(seed_, "offset")

@@ -44,10 +44,10 @@ class Loader {
   /// Windows of one epoch. A text with fewer than a batch repeats some within one step.
   int64_t windows() const { return windows_; }
   /// Global sample `number`, counted through all steps.
-  Window sample(int64_t number) const;
+  TokenWindow sample(int64_t number) const;
 
  private:
-  Window fullWindow(int64_t window, int64_t epoch) const;
+  TokenWindow fullWindow(int64_t window, int64_t epoch) const;
 
   const TokenView tokens_;
   std::optional<Documents> documents_;

@@ -292,7 +292,7 @@ TEST(Loader, DealsOutDocuments) {
   const Documents all(documents, 5);
   Loader loader(bytes, all, 4, 2);
   ASSERT_EQ(loader.windows(), all.windows());
-  std::vector<Window> seen, expected;
+  std::vector<TokenWindow> seen, expected;
   for (int64_t i = 0; i < all.windows(); ++i) {
     seen.push_back(loader.sample(i));
     expected.push_back(all.window(i));

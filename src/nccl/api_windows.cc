@@ -40,11 +40,13 @@ void* addressIn(ncclWindow_t handle, size_t offset, int peer) {
   return address ? address + offset : nullptr;
 }
 
-ncclResult_t noMulticast(const char* function) {
-  return guard(function, []() -> ncclResult_t {
-    tutti::base::fail(tutti::ErrorCode::Unsupported,
-                      "there is no multicast memory here: ncclGetPeerDevicePointer() gives the "
-                      "address of each rank's window");
+/// There is no multicast memory here. NCCL gives null, too, on machines without it.
+ncclResult_t noMulticast(const char* function, ncclWindow_t window, void** out) {
+  return guard(function, [&] {
+    TUTTI_REQUIRE(out, "outPtr is null");
+    WindowHandles::ofProcess().find(window);
+    *out = nullptr;
+    return ncclSuccess;
   });
 }
 
@@ -105,12 +107,13 @@ ncclResult_t pncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int ls
 }
 TUTTI_NCCL_NAME(ncclGetLsaDevicePointer);
 
-ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t, size_t, void**) {
-  return noMulticast("ncclGetLsaMultimemDevicePointer");
+ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t, void** outPtr) {
+  return noMulticast("ncclGetLsaMultimemDevicePointer", window, outPtr);
 }
 TUTTI_NCCL_NAME(ncclGetLsaMultimemDevicePointer);
 
-ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t, size_t, ncclMultimemHandle_t, void**) {
-  return noMulticast("ncclGetMultimemDevicePointer");
+ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t window, size_t, ncclMultimemHandle_t,
+                                           void** outPtr) {
+  return noMulticast("ncclGetMultimemDevicePointer", window, outPtr);
 }
 TUTTI_NCCL_NAME(ncclGetMultimemDevicePointer);

@@ -124,9 +124,14 @@ static void pointers_of_rank(const Rank* rank) {
   FAILS(ncclGetLsaDevicePointer(windows[0], 0, -1, &at), ncclInvalidArgument, "lsaRank -1");
   FAILS(ncclGetPeerDevicePointer((ncclWindow_t)own, 0, 0, &at), ncclInvalidArgument, "no window");
   FAILS(ncclGetPeerDevicePointer(windows[0], 0, 0, NULL), ncclInvalidArgument, "outPtr is null");
-  FAILS(ncclGetLsaMultimemDevicePointer(windows[0], 0, &at), ncclInvalidUsage, "no multicast");
-  FAILS(ncclGetMultimemDevicePointer(windows[0], 0, (ncclMultimemHandle_t){NULL}, &at),
-        ncclInvalidUsage, "no multicast");
+  at = windows;
+  OK(ncclGetLsaMultimemDevicePointer(windows[0], 0, &at));
+  CHECK(at == NULL);
+  at = windows;
+  OK(ncclGetMultimemDevicePointer(windows[0], 0, (ncclMultimemHandle_t){NULL}, &at));
+  CHECK(at == NULL);
+  FAILS(ncclGetLsaMultimemDevicePointer(windows[0], 0, NULL), ncclInvalidArgument, "null");
+  FAILS(ncclGetLsaMultimemDevicePointer(NULL, 0, &at), ncclInvalidArgument, "null");
   barrier(comm);
   OK(ncclCommDestroy(comm));
   OK(ncclMemFree(mapped));

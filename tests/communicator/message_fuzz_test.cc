@@ -323,7 +323,7 @@ std::vector<std::string> connectAll(const Planes& planes) {
   const CommunicatorOptions options{.setupTimeout = 20s, .timeout = 20s};
   for (int rank = 0; rank < kRanks; ++rank)
     ranks.push_back(std::make_shared<Impl>(
-        communicator::Membership(std::make_shared<communicator::World>(planes[rank], nullptr),
+        communicator::Membership(std::make_shared<communicator::World>(1, planes[rank], nullptr),
                                  {0, 1, 2}, rank, 1),
         communicator::Settings::from(options)));
   std::vector<std::thread> threads;

@@ -9,11 +9,8 @@
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/launched_kernels.h"
 #include "tests/emulation/runtime/memory/multicast.h"
-<<<<<<< HEAD
 #include "tests/emulation/runtime/peer.h"
-=======
 #include "tests/emulation/runtime/registration.h"
->>>>>>> 92989279 (emulation: know nvcc's kernels by name, and PyTorch's other calls)
 
 namespace tutti::emulation {
 namespace {

@@ -279,12 +279,13 @@ bool OneSided::receive() {
 void OneSided::apply(int peer, transports::ReceiveRing& ring) {
   const transports::SlotHeader& slot = *ring.slot();
   OneSidedHeader header;
-  if (slot.callHash != kMark || slot.bytes < sizeof header)
+  const uint32_t told = slot.bytes;  // the peer may write there
+  if (slot.callHash != kMark || told < sizeof header || told > endpoint_->layout().slotBytes)
     base::fail(ErrorCode::Internal, who_.name(peer), " sent a malformed one-sided message to ",
                who_.self());
   const std::byte* const payload = ring.payload();
   std::memcpy(&header, payload, sizeof header);
-  write(header, peer, payload + sizeof header, slot.bytes - sizeof header, false);
+  write(header, peer, payload + sizeof header, told - sizeof header, false);
 }
 
 void OneSided::write(const OneSidedHeader& header, int from, const std::byte* data, uint64_t bytes,

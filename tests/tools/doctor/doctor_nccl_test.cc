@@ -102,7 +102,8 @@ TEST(DoctorNccl, AsksPythonWhatPyTorchLoads) {
   const std::string python = folder.path() / "python3.99";
   std::filesystem::copy_file(standIn, python);
   const std::string theirs = writeTo(folder, "libnccl.so.2", "NCCL version 2.30.7+cuda");
-  withVariables({{"STAND_IN_OUTPUT", "library: " + theirs + "\n"}}, [&] {
+  const std::string line = "library: " + theirs + "\n";
+  withVariables({{"STAND_IN_OUTPUT", line.c_str()}}, [&] {
     const NcclUse use = findNccl(python, 20s);
     ASSERT_EQ(use.libraries.size(), 1U);
     EXPECT_EQ(use.libraries[0].version, "2.30.7");

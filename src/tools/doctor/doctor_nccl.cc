@@ -33,7 +33,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostOutput = size_t{1} << 20;
 
-/// What Python says of itself. A line for each library, and one for what kept PyTorch away.
+/// What Python says of itself. A line for each library, and one for what kept PyTorch away. PyTorch
+/// also maps the library of its wheel where another goes before it: the one counts whose names
+/// everybody sees.
 constexpr const char* kPython = R"(
 import ctypes
 try:
@@ -44,12 +46,22 @@ except Exception as failure:
         ctypes.CDLL('libnccl.so.2')
     except OSError:
         pass
+class Place(ctypes.Structure):
+    _fields_ = [('path', ctypes.c_char_p), ('base', ctypes.c_void_p),
+                ('name', ctypes.c_char_p), ('at', ctypes.c_void_p)]
 seen = set()
-for line in open('/proc/self/maps'):
-    path = line[line.find('/'):].rstrip('\n') if '/' in line else ''
-    if path.rpartition('/')[2].startswith('libnccl.so') and path not in seen:
-        seen.add(path)
-        print('library: ' + path)
+try:
+    everybody, place = ctypes.CDLL(None), Place()
+    address = ctypes.cast(everybody.ncclGetVersion, ctypes.c_void_p)
+    if everybody.dladdr(address, ctypes.byref(place)):
+        seen.add(place.path.decode())
+except AttributeError:
+    for line in open('/proc/self/maps'):
+        path = line[line.find('/'):].rstrip('\n') if '/' in line else ''
+        if path.rpartition('/')[2].startswith('libnccl.so'):
+            seen.add(path)
+for path in seen:
+    print('library: ' + path)
 )";
 
 struct Output {

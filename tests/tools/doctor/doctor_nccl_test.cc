@@ -77,7 +77,7 @@ TEST(DoctorNccl, SaysHowToReplaceAnotherLibrary) {
   EXPECT_TRUE(found.problem());
   EXPECT_EQ(found.measured, "/wheel/libnccl.so.2: not Tutti's, NCCL 2.30.7");
   EXPECT_EQ(found.mend, "LD_PRELOAD=/opt/tutti/lib/libnccl.so.2 'my program'");
-  // Both: what is preloaded counts, but Python says so by itself.
+  // Which one of two counts is not known.
   NcclUse both = use;
   both.libraries.push_back({"/opt/tutti/lib/libnccl.so.2", true, "2.32.3"});
   EXPECT_TRUE(checkNccl(both).problem());

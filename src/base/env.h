@@ -22,8 +22,8 @@ struct Env {
   std::optional<LogLevel> log = LogLevel::Warning;
   /// TUTTI_TIMEOUT_MS: deadline of one operation, milliseconds.
   long timeoutMs = 600'000;
-  /// TUTTI_SETUP_TIMEOUT_MS: deadline of creating, splitting or shrinking a communicator,
-  /// milliseconds.
+  /// TUTTI_SETUP_TIMEOUT_MS: deadline of creating, splitting, shrinking, growing or resuming a
+  /// communicator, milliseconds.
   long setupTimeoutMs = 120'000;
   /// TUTTI_STRAGGLER_MS: an operation that has waited this long for one rank reports it,
   /// milliseconds.

@@ -83,7 +83,7 @@ ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* pro
     const size_t known = version <= NCCL_VERSION(2, 29, 3)
                              ? offsetof(ncclCommProperties_t, multimemSupport) + sizeof(bool)
                              : sizeof found;
-    std::memset(props, 0, size);
+    std::memset(props, 0, std::min(size, sizeof found));
     std::memcpy(props, &found, std::min(size, known));
     return ncclSuccess;
   });

@@ -58,7 +58,8 @@ void requireRange(const char* field, int value, int least, int most = INT_MAX) {
 
 constexpr int kLastPolicy = NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO;
 
-/// How many blocks a call has at most that a policy is for; 0: all.
+/// How many blocks a call has at most that a policy is for; 0: all. Those of EFFICIENCY are not
+/// measured.
 int blocksBy(int policy) {
   constexpr int kOfEfficiency = 8;
   if (policy & NCCL_CTA_POLICY_ZERO) return 1;

@@ -121,7 +121,7 @@ static void properties(void) {
   } newer = {NCCL_COMM_PROPERTIES_INITIALIZER, "later"};
   newer.known.size = sizeof newer;
   OK(ncclCommQueryProperties(comms[1], &newer.known));
-  CHECK(newer.known.commHash == hash && newer.later[0] == 0);
+  CHECK(newer.known.commHash == hash && strcmp(newer.later, "later") == 0);
   memset(&p, 0x55, sizeof p);
   p.size = offsetof(ncclCommProperties_t, commHash);
   p.magic = NCCL_API_MAGIC;

@@ -97,13 +97,15 @@ Output outputOf(const std::vector<std::string>& words, const std::vector<std::st
     environment.push_back(const_cast<char*>(variable.c_str()));
   environment.push_back(nullptr);
   posix_spawn_file_actions_t actions;
-  TUTTI_REQUIRE(::posix_spawn_file_actions_init(&actions) == 0, "no memory for a process");
-  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, pipe.writeEnd.get(), 1);
-  ::posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  if (const int failed = ::posix_spawn_file_actions_init(&actions))
+    base::failSyscall("posix_spawn_file_actions_init", failed, words[0]);
   pid_t child = 0;
-  const int error =
-      ::posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environment.data());
+  int error = ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions, pipe.writeEnd.get(), 1);
+  if (error == 0) error = ::posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  if (error == 0)
+    error = ::posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(),
+                          environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) base::failSyscall("posix_spawn", error, words[0]);
   pipe.writeEnd.reset();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <optional>
@@ -67,18 +68,29 @@ TEST(Suspend, GivesSlotsBackAndTakesThemAgain) {
 }
 
 TEST(Suspend, WorksOverTcpToo) {
-  RankProcesses ranks(3, [](const Context& context) {
+  int looked[2];
+  ASSERT_EQ(::pipe(looked), 0);
+  RankProcesses ranks(3, [&looked](const Context& context) {
     Communicator c = context.join({.transport = "tcp"});
     EXPECT_EQ(sumOf(c, 1), 3);
     const uint64_t used = c.memory().host;
     EXPECT_GT(used, 0U);
     Communicator again = suspendAndResume(std::move(c));
-    EXPECT_EQ(again.memory().host, 0U);  // rings are made when they are first used
+    // Rings are made when a rank first uses them: the others wait until rank 0 has looked.
+    if (context.rank == 0) {
+      EXPECT_EQ(again.memory().host, 0U);
+      EXPECT_EQ(::write(looked[1], "..", 2), 2);
+    } else {
+      char byte;
+      EXPECT_EQ(::read(looked[0], &byte, 1), 1);
+    }
     EXPECT_EQ(sumOf(again, 2), 6);
     EXPECT_EQ(again.memory().host, used);
     return ::testing::Test::HasFailure() ? 1 : 0;
   });
   EXPECT_TRUE(ranks.allSucceed(60s));
+  ::close(looked[0]);
+  ::close(looked[1]);
 }
 
 TEST(Suspend, NamesARankThatHasDiedMeanwhile) {

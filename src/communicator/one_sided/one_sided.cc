@@ -6,6 +6,7 @@
 
 #include "src/base/check.h"
 #include "src/base/clock.h"
+#include "src/base/log.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/failure/watchdog.h"
 #include "src/communicator/one_sided/service.h"
@@ -89,9 +90,21 @@ OneSided::Buffer OneSided::bufferOf(int rank, uint64_t window) const {
   }
   auto lock = failure_.lock();
   const auto found = [&] { return theirs_.find({rank, window}); };
-  const bool told = failure_.wait(lock, std::chrono::milliseconds(settings_.setupTimeoutMs), [&] {
-    return failure_.reason(lock) || peers_.at(rank, lock).isGone() || found() != theirs_.end();
-  });
+  const auto wait = [&](int64_t ms) {
+    return failure_.wait(lock, std::chrono::milliseconds(ms), [&] {
+      return failure_.reason(lock) || peers_.at(rank, lock).isGone() || found() != theirs_.end();
+    });
+  };
+  const int64_t quietMs = settings_.stragglerMs;
+  const bool reports = quietMs > 0 && quietMs < settings_.setupTimeoutMs;
+  bool told = wait(reports ? quietMs : settings_.setupTimeoutMs);
+  if (!told && reports) {
+    lock.unlock();
+    base::log(LogLevel::Warning, who_.self(), ": a call with window ", window, " has waited ",
+              quietMs, " ms; straggler: ", who_.name(rank), ", which has not made the window");
+    lock.lock();
+    told = wait(settings_.setupTimeoutMs - quietMs);
+  }
   if (failure_.reason(lock)) throw Error(*failure_.reason(lock));
   if (found() != theirs_.end()) return found()->second;
   if (told)

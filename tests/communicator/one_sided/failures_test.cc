@@ -113,6 +113,7 @@ TEST(OneSidedStraggler, IsReportedAndTheJobGoesOn) {
       Communicator c = context.join({.straggler = 300ms});
       std::vector<uint8_t> buffer(kBytes), data(kBytes, 3);
       const Window window = c.window(buffer.data(), kBytes);
+      EXPECT_EQ(window.bytes(1), kBytes);  // so the put itself waits for rank 1
       c.barrier();
       context.say("joined");
       std::this_thread::sleep_for(500ms);
@@ -165,13 +166,18 @@ TEST(OneSidedMismatch, OfTheNumberOfSignalsIsNamed) {
 }
 
 TEST(OneSidedMismatch, AMissingWindowIsNamedWithItsRank) {
-  auto ranks = Communicator::createLocal(2, {.setupTimeout = 700ms});
+  auto ranks = Communicator::createLocal(2, {.setupTimeout = 700ms, .straggler = 200ms});
+  std::string logged;
+  setLogSink([&](LogLevel, std::string_view line) { logged += line; });
   int64_t word = 0;
   const Window window = ranks[0].window(&word, 8);
   const Outcome outcome = outcomeOf([&] {
     ranks[0].put(
         {.send = &word, .count = 1, .type = DataType::Int64, .peer = 1, .window = &window});
   });
+  setLogSink({});
+  EXPECT_TRUE(contains(logged, "a call with window 1 has waited 200 ms; straggler: rank 1"))
+      << logged;
   EXPECT_EQ(outcome.code, ErrorCode::Timeout);
   EXPECT_TRUE(contains(outcome.text, "rank 1 (pid")) << outcome.text;
   EXPECT_TRUE(contains(outcome.text, "has not made window 1 within 700 ms")) << outcome.text;

@@ -13,7 +13,7 @@ skip() {
 }
 
 # A test that stands for those that cannot be built says why.
-absent=$(ctest --test-dir build -V -R '^torch$' | sed -n 's/^.*SKIPPED: //p')
+absent=$(ctest --test-dir build -V -R '^torch$' 2>&1 | sed -n 's/^.*SKIPPED: //p')
 [ -z "$absent" ] || skip "$absent"
 
 if ! cmp -s "$requirements" "$venv/installed.txt"; then

@@ -22,8 +22,9 @@
 ///
 /// \par Completion
 /// A put is done when its data may change again, which may be before they are in the peer's buffer.
-/// Ranks of one host store straight into memory of Communicator::allocate(). All else goes by
-/// messages, which the peer's process applies while the rank does something else.
+/// Ranks of one host store straight into memory of Communicator::allocate(), and into memory of
+/// each other's GPUs if these have peer access. All else goes by messages, which the peer's process
+/// applies while the rank does something else.
 ///
 /// \par Failure
 /// As of all calls. Besides: if a put arrives at a rank that has given its buffer back, the

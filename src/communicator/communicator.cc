@@ -159,9 +159,9 @@ int communicator::Inspection::addressableRanks(const Communicator& c) {
   const Communicator::Impl& impl = *c.impl_;
   const bool onGpu = impl.settings.device.kind != DeviceKind::Host;
   const auto together = [&](int one, int other) {
-    const bootstrap::PeerInfo &a = impl.who.info(one), &b = impl.who.info(other);
-    if (onGpu && (!impl.oneSided.gpusAddressEachOther() || a.pid != b.pid)) return false;
-    return a.bootId == b.bootId;
+    if (!onGpu) return impl.who.info(one).bootId == impl.who.info(other).bootId;
+    return impl.oneSided.gpusAddressEachOther() &&
+           !remotePeers(one, impl.links.topology(), impl.settings.transport)[other];
   };
   const int size = impl.who.size();
   for (int block = size; block > 1; --block) {

@@ -166,6 +166,7 @@ struct WindowMessage {
   bool ofGpu = false;
   uint64_t gpuAddress = 0;           ///< of the buffer, for ranks of the sender's process
   executor::WindowPlace place = {};  ///< of a buffer of the host
+  /// The sender's, to join; of a GPU's buffer what other processes open it by, or empty.
   base::Bytes address = {};
 
   base::Bytes write() const;

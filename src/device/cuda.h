@@ -12,6 +12,7 @@
 
 #include <tutti/device.h>
 
+#include "src/base/bytes.h"
 #include "src/device/any_stream.h"
 
 struct CUevent_st;  // CUDA's; cudaEvent_t is a pointer to it
@@ -45,6 +46,12 @@ StreamRef borrowCudaStream(CUstream_st* stream);
 void recordCudaEvent(CUevent_st* event, StreamRef stream);
 Memory allocateCuda(int device, size_t bytes);
 Memory allocateCudaPinned(size_t bytes);
+/// What other processes of this host open the allocation at `data` by. Empty where they cannot.
+base::Bytes exportMemory(const void* data, int device);
+/// Of that memory `bytes`, for kernels and copies of `device`. Throws Refused for what is no such
+/// memory, and what CUDA says.
+std::shared_ptr<std::byte> openMemory(const base::Bytes& exported, uint64_t bytes, int device);
+
 /// Work of a GPU's stream that was captured, to be launched as often as is wanted.
 class Graph {
  public:

@@ -27,6 +27,8 @@ std::unique_ptr<Graph> capture(StreamRef, const std::function<void()>&) { refuse
 void loadKernels(std::span<const Kernel>, int) { refuse(); }
 Memory allocateCuda(int, size_t) { refuse(); }
 Memory allocateCudaPinned(size_t) { refuse(); }
+base::Bytes exportMemory(const void*, int) { refuse(); }
+std::shared_ptr<std::byte> openMemory(const base::Bytes&, uint64_t, int) { refuse(); }
 void copyOn(StreamRef, void*, const void*, size_t) { refuse(); }
 void copyMemory(void*, const void*, size_t) { refuse(); }
 void copyAside(int, void*, const void*, size_t) { refuse(); }

@@ -136,6 +136,7 @@ static void puts_of_rank(const Rank* rank) {
   char* inbox = NULL;
   OK(ncclMemAlloc((void**)&inbox, 4 * kCount));
   CUDA(cudaMemset(inbox, 0, 4 * kCount));
+  CUDA(cudaDeviceSynchronize()); /* before somebody puts there */
   ncclWindow_t window = NULL;
   OK(ncclCommWindowRegister(g.comm, inbox, 4 * kCount, &window, NCCL_WIN_COLL_SYMMETRIC));
   void* at = NULL;

@@ -125,7 +125,7 @@ EndpointAddress P2pEndpoint::address() const {
   cudaIpcMemHandle_t handle{};
   EndpointAddress address;
   if (memory_->shared().bytes() == 0)
-    TUTTI_CUDA(cudaIpcGetMemHandle(&handle, memory_->data()));
+    handle = device::IpcMemory::handleOf(memory_->data());
   else
     address.descriptors.push_back(memory_->shared().exported());
   base::ByteWriter writer;
@@ -201,15 +201,14 @@ unsigned char* P2pEndpoint::open(int peer, const base::Bytes& address,
 unsigned char* P2pEndpoint::openIpc(int peer, const base::Bytes& bytes) {
   cudaIpcMemHandle_t handle;
   std::memcpy(&handle, bytes.data(), sizeof handle);
-  OnDevice on(device_);
-  void* memory = nullptr;
-  const cudaError_t error = cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    return apart(peer, cudaGetErrorString(error));
+  try {
+    auto memory = device::IpcMemory::open(handle, device_);
+    auto* const data = static_cast<unsigned char*>(memory.data());
+    opened_[peer] = std::move(memory);
+    return data;
+  } catch (const Error& error) {
+    return apart(peer, error.what());
   }
-  opened_[peer] = IpcMemory(memory);
-  return static_cast<unsigned char*>(memory);
 }
 
 unsigned char* P2pEndpoint::openShared(int peer, const base::FileDescriptor& exported,

@@ -159,7 +159,7 @@ class P2pEndpoint {
   DeviceMemory tables_;
   std::vector<unsigned char*> there_;                // by peer: its memory as it is seen from here
   std::vector<std::shared_ptr<DeviceMemory>> held_;  // of those in this process
-  using Opened = std::variant<std::monostate, IpcMemory, device::VirtualMemory>;
+  using Opened = std::variant<std::monostate, device::IpcMemory, device::VirtualMemory>;
   bool isOpened(int peer) const { return opened_[peer].index() != 0; }
   std::vector<Opened> opened_;    // of other processes
   std::vector<bool> takesTurns_;  // such a one on this device

@@ -13,6 +13,7 @@
 #include "src/base/backoff.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/guards.h"
+#include "src/device/cuda/ipc_memory.h"
 #include "src/device/cuda/library_stream.h"
 #include "src/device/cuda/virtual_memory.h"
 
@@ -102,23 +103,6 @@ class DeviceMemory {
   void* data_ = nullptr;
   int device_ = 0;
   size_t bytes_ = 0;
-};
-
-/// Memory of another process, by CUDA's handle for that.
-class IpcMemory {
- public:
-  explicit IpcMemory(void* data) : data_(data) {}
-  ~IpcMemory() {
-    if (data_ != nullptr) cudaIpcCloseMemHandle(data_);
-  }
-  IpcMemory(IpcMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  IpcMemory& operator=(IpcMemory&& other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
-  }
-
- private:
-  void* data_;
 };
 
 /// Values in host memory that kernels of all devices can touch, all zero.

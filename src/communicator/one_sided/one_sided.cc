@@ -54,7 +54,10 @@ OneSided::~OneSided() {
 uint64_t OneSided::open(void* data, uint64_t bytes, bool ofGpu) {
   Buffer mine{.data = static_cast<std::byte*>(data), .bytes = bytes, .ofGpu = ofGpu};
   if (!ofGpu && bytes > 0) mine.place = who_.world()->windows->locate(data, bytes);
-  if (ofGpu && gpusAddressEachOther()) gpu_.rank()->allowPeers(data, bytes);
+  if (ofGpu && bytes > 0 && gpusAddressEachOther()) {
+    gpu_.rank()->allowPeers(data, bytes);
+    mine.exported = device::exportMemory(data, settings_.device.index);
+  }
   const std::lock_guard lock(mutex_);
   if (!stream_) stream_.emplace();
   if (!endpoint_ && who_.size() > 1) makeEndpoint();
@@ -71,7 +74,8 @@ uint64_t OneSided::open(void* data, uint64_t bytes, bool ofGpu) {
                                   .signals = settings_.signals,
                                   .ofGpu = ofGpu,
                                   .gpuAddress = ofGpu ? reinterpret_cast<uintptr_t>(data) : 0,
-                                  .place = mine.place});
+                                  .place = mine.place,
+                                  .address = mine.exported});
   serveFromNowOn();
   return window;
 }
@@ -117,12 +121,22 @@ OneSided::Buffer OneSided::bufferOf(int rank, uint64_t window) const {
 std::shared_ptr<std::byte> OneSided::addressOf(int rank, const Buffer& buffer) const {
   if (buffer.given) return nullptr;
   if (rank == who_.rank()) return {std::shared_ptr<void>(), buffer.data};
-  if (buffer.ofGpu) {
-    const bool reaches = gpusAddressEachOther() && gpu_.join()->isInThisProcess(rank);
-    return {std::shared_ptr<void>(), reaches ? buffer.data : nullptr};
-  }
+  if (buffer.ofGpu) return onGpu(rank, buffer);
   if (buffer.place.window == executor::WindowPlace::kNone) return nullptr;
   return who_.world()->windows->resolve(who_.inWorld(rank), buffer.place);
+}
+
+std::shared_ptr<std::byte> OneSided::onGpu(int rank, const Buffer& buffer) const {
+  if (!gpusAddressEachOther()) return nullptr;
+  if (gpu_.join()->isInThisProcess(rank)) return {std::shared_ptr<void>(), buffer.data};
+  if (!gpu_.join()->isInOtherProcess(rank) || buffer.exported.empty()) return nullptr;
+  try {
+    return device::openMemory(buffer.exported, buffer.bytes, settings_.device.index);
+  } catch (const Error& e) {  // so its owner applies what is put there
+    base::log(LogLevel::Info, who_.self(), " cannot map the buffer of ", who_.name(rank),
+              " in a window: ", e.what());
+    return nullptr;
+  }
 }
 
 bool OneSided::gpusAddressEachOther() const { return gpu_.rank() && !gpu_.join()->hasPairsApart(); }
@@ -207,7 +221,8 @@ void OneSided::hearOfBuffer(int peer, const WindowMessage& told) {
       theirs_[{peer, told.window}] = {.data = reinterpret_cast<std::byte*>(told.gpuAddress),
                                       .bytes = told.bytes,
                                       .ofGpu = told.ofGpu,
-                                      .place = told.place};
+                                      .place = told.place,
+                                      .exported = told.address};
     else
       known->second.given = true;
   }

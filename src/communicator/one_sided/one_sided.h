@@ -72,6 +72,7 @@ class OneSided {
     uint64_t bytes = 0;
     bool ofGpu = false;
     executor::WindowPlace place = {};  ///< in memory that local ranks have mapped
+    base::Bytes exported = {};         ///< what other processes open memory of a GPU by
     bool given = false;                ///< given back
   };
 
@@ -86,7 +87,7 @@ class OneSided {
   /// Whether this rank ever had a window, and has one now.
   bool hasWindows() const;
   bool hasBuffers() const;
-  /// Those of one process. All ranks say the same.
+  /// Those of one host. All ranks say the same.
   bool gpusAddressEachOther() const;
 
   // Whoever drives a call.
@@ -116,6 +117,8 @@ class OneSided {
 
   void hear(int peer, message::WindowMessage told, std::vector<base::FileDescriptor> descriptors);
   void hearOfBuffer(int peer, const message::WindowMessage& told);
+
+  std::shared_ptr<std::byte> onGpu(int rank, const Buffer& buffer) const;
 
   // All with the lock.
   void makeEndpoint();

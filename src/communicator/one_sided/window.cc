@@ -49,12 +49,12 @@ Window::Impl::~Impl() {
   if (!owners->who.inForkedChild()) owners->oneSided.close(number);
 }
 
-std::byte* Window::Impl::addressOf(int rank) {
-  const OneSided::Buffer buffer = owners->oneSided.bufferOf(rank, number);
+std::shared_ptr<std::byte> Window::Impl::addressOf(int rank, const OneSided::Buffer& buffer) {
+  if (buffer.given) return nullptr;
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<std::byte>& known = addresses_[rank];
-  if (!known) known = owners->oneSided.addressOf(rank, buffer);
-  return known.get();
+  const auto [known, isNew] = addresses_.try_emplace(rank);
+  if (isNew) known->second = owners->oneSided.addressOf(rank, buffer);
+  return known->second;
 }
 
 Window::Window(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -81,7 +81,7 @@ size_t Window::bytes(int rank) const {
 
 void* Window::address(int rank) const {
   requireRank("Window::address", *impl_->owners, rank);
-  return impl_->addressOf(rank);
+  return impl_->addressOf(rank, impl_->owners->oneSided.bufferOf(rank, impl_->number)).get();
 }
 
 namespace {
@@ -123,7 +123,7 @@ OneSidedWork communicator::makePut(std::shared_ptr<const Owners> owners, const P
           .offset = args.offset,
           .signal = static_cast<uint32_t>(args.signal),
           .ofGpu = placement.side == CallPlacement::Side::Gpu};
-  if (args.peer != c.who.rank()) put.direct = c.oneSided.addressOf(args.peer, buffer);
+  if (args.peer != c.who.rank()) put.direct = window->addressOf(args.peer, buffer);
   if (put.direct) {
     put.direct = {put.direct, put.direct.get() + args.offset};
     put.toGpu = buffer.ofGpu;

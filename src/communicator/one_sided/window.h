@@ -21,8 +21,9 @@ struct Window::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// Null where this rank cannot address it. It stays mapped until this object goes.
-  std::byte* addressOf(int rank);
+  /// Of a rank's buffer; null where this rank cannot address it. It stays mapped until this object
+  /// goes, too.
+  std::shared_ptr<std::byte> addressOf(int rank, const communicator::OneSided::Buffer& buffer);
 
   const std::shared_ptr<const communicator::Owners> owners;
   void* const data;

@@ -172,6 +172,11 @@ int communicator::Inspection::addressableRanks(const Communicator& c) {
   return 1;
 }
 
+bool communicator::Inspection::hasFailedCalls(const Communicator& c) {
+  const communicator::GpuRank* const gpu = c.impl_->gpu.rank();
+  return c.impl_->failure.wasThrown() || (gpu && gpu->hasLostCalls());
+}
+
 bool communicator::Inspection::gpuHasLeftStreams(const Communicator& c) {
   return c.impl_->gpu.hasLeftStreams();
 }
@@ -327,7 +332,8 @@ Communicator SuspendedCommunicator::resume() {
 CommunicatorMemory Communicator::memory() const {
   const transports::Endpoint* const endpoint = impl_->links.endpoint();
   const communicator::GpuRank* const gpu = impl_->gpu.rank();
-  return {.host = endpoint ? endpoint->memoryBytes() : 0, .device = gpu ? gpu->memoryBytes() : 0};
+  return {.host = (endpoint ? endpoint->memoryBytes() : 0) + (gpu ? gpu->hostMemoryBytes() : 0),
+          .device = gpu ? gpu->memoryBytes() : 0};
 }
 
 void Communicator::abort() {

@@ -92,7 +92,7 @@ std::shared_ptr<bootstrap::ControlPlane> joinWithOthers(Communicator::Impl& c,
     auto lock = c.failure.lock();
     c.failure.wait(lock, communicator::Peers::kDeathIsKnown,
                    [&] { return c.failure.reason(lock).has_value(); });
-    if (const auto& why = c.failure.reason(lock)) throw Error(*why);
+    if (c.failure.reason(lock)) c.failure.throwFailure(lock);
     throw;
   }
 }

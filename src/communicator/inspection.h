@@ -22,8 +22,10 @@ struct Inspection {
   /// their ends, or have had some time for it. To be asked again and again.
   static bool gpuHasLeftStreams(const Communicator& c);
   /// The size of the largest blocks of consecutive ranks, all alike, in which ranks address each
-  /// other's windows where the memory allows it: ranks of one host, or with GPUs of one process.
+  /// other's windows where the memory allows it: ranks of one host.
   static int addressableRanks(const Communicator& c);
+  /// Of one that has failed: whether a call of this rank was ended or refused for that.
+  static bool hasFailedCalls(const Communicator& c);
   /// split() of one that all its ranks have aborted.
   static std::optional<Communicator> splitAborted(Communicator& c, int color, int key);
 };

@@ -91,7 +91,7 @@ void Peers::awaitAll(const char* what, base::Deadline deadline,
   const bool done = failure_.wait(lock, std::chrono::milliseconds(deadline.remainingMs()), [&] {
     return failure_.reason(lock) || missing() < 0 || leaver() >= 0;
   });
-  if (failure_.reason(lock)) throw Error(*failure_.reason(lock));
+  if (failure_.reason(lock)) failure_.throwFailure(lock);
   if (leaver() >= 0)
     base::fail(ErrorCode::PeerLost, who_.name(leaver()), " left during set-up, before its ", what,
                " came to ", who_.self());
@@ -110,7 +110,7 @@ void Peers::cannotConnect(int peer, const Error& why) const {
   Lock lock = failure_.lock();
   const Peer& p = at(peer, lock);
   failure_.wait(lock, kDeathIsKnown, [&] { return failure_.reason(lock) || p.left; });
-  if (failure_.reason(lock)) throw Error(*failure_.reason(lock));
+  if (failure_.reason(lock)) failure_.throwFailure(lock);
   if (p.left)
     base::fail(ErrorCode::PeerLost, who_.name(peer), " left during set-up, before ", who_.self(),
                " had connected to it");

@@ -278,6 +278,10 @@ ncclResult_t Comm::asyncResult() {
     return ncclInProgress;
   const auto error = communicator_->asyncError();
   if (!error) return ncclSuccess;
+  // Programs end their process for an error here. That others abort is none for who is about to.
+  if (error->code() == ErrorCode::Aborted && !aborted_ &&
+      !communicator::Inspection::hasFailedCalls(*communicator_))
+    return ncclSuccess;
   if (!std::exchange(told_, true))
     DebugLog::ofProcess().failure(base::message("ncclCommGetAsyncError: ", error->what()));
   return result(error->code());

@@ -43,6 +43,9 @@ expect("GPU 1 of 2: 3, then 6 by a graph")
 run(0 ${tutti} emulate --devices 3 -- ${FOLDER}/example/all_reduce 3)
 expect("GPU 0 of 3: 6, then 18 by a graph")
 expect("GPU 2 of 3: 6, then 18 by a graph")
+# A rank without a GPU ends the others, who wait for it.
+run(1 ${CMAKE_COMMAND} -E env timeout 60 ${tutti} emulate --devices 2 -- ${FOLDER}/example/all_reduce 3)
+expect("invalid device ordinal")
 run(0 ${CMAKE_COMMAND} -E env CUDA_VISIBLE_DEVICES=1 ${tutti} emulate --devices 3 -- ${FOLDER}/example/all_reduce)
 expect("GPU 0 of 1: 1, then 1 by a graph")
 

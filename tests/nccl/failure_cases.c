@@ -88,6 +88,7 @@ static void abort_while_waiting(const Rank* rank) {
 }
 static void abort_from_another_thread(void) { run_processes(2, abort_while_waiting, -1); }
 
+/* A rank without a call hears of it when it makes one. */
 static void abort_unblocked(const Rank* rank) {
   ncclConfig_t config = nonblocking();
   ncclComm_t comm = NULL;
@@ -102,7 +103,9 @@ static void abort_unblocked(const Rank* rank) {
     raise_flag(rank->shared, 0);
   } else {
     await_flag(rank->shared, 0, 1);
-    while (settle(comm) == ncclSuccess) nap(1);
+    stays_well(comm);
+    float x = 1;
+    FAILS(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL), ncclRemoteError, "rank 0");
     CHECK_EQ(settle(comm), ncclRemoteError);
     OK(ncclCommDestroy(comm));
   }

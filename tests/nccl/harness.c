@@ -51,6 +51,13 @@ ncclResult_t settle(ncclComm_t comm) {
   }
 }
 
+void stays_well(ncclComm_t comm) {
+  for (int look = 0; look < 30; ++look) {
+    CHECK_EQ(settle(comm), ncclSuccess);
+    nap(10);
+  }
+}
+
 ncclConfig_t nonblocking(void) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;

@@ -92,6 +92,8 @@ void nap(int milliseconds);
 long long now_ms(void);
 /* Asks until the communicator is not in progress any more, and returns what it says then. */
 ncclResult_t settle(ncclComm_t comm);
+/* For 300 ms it says ncclSuccess. */
+void stays_well(ncclComm_t comm);
 
 /* The cases, by file. */
 typedef struct {

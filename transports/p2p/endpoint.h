@@ -123,8 +123,9 @@ class P2pEndpoint {
   std::shared_ptr<const DeviceMemory> directMemory(int peer) const { return hosted_[peer]->direct; }
   uint32_t* hostPoison(int peer) const;
 
-  /// What this rank has on its device.
+  /// What this rank has on its device, and in memory of the host for those that do not reach it.
   uint64_t memoryBytes() const;
+  uint64_t hostMemoryBytes() const { return inbox_ ? inbox_->memory->bytes() : 0; }
 
   // For the kernel, in device memory.
   P2pLink* links(Wire wire) const;

@@ -4,11 +4,13 @@
 
 #include <cuda_runtime.h>
 #include <nccl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #define CHECK(call, success, text)                                           \
@@ -109,8 +111,15 @@ void inOneProcess() {
 void inProcesses(int count) {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
-  for (int rank = 0; rank < count; ++rank)
-    if (fork() == 0) {
+  std::vector<pid_t> children;
+  bool failed = false;
+  const auto fail = [&] {  // the others would wait for the one that is missing
+    if (!std::exchange(failed, true))
+      for (const pid_t child : children) kill(child, SIGTERM);
+  };
+  for (int rank = 0; rank < count && !failed; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
       std::vector<Gpu> one(1);
       one[0].device = rank;
       CUDA(cudaSetDevice(rank));
@@ -119,9 +128,16 @@ void inProcesses(int count) {
       sumTwice(one, count);
       std::exit(0);
     }
-  int status = 0, failed = 0;
-  while (wait(&status) > 0) failed += status != 0;
-  if (failed > 0) std::exit(1);
+    if (child < 0) {
+      std::perror("fork");
+      fail();
+    } else {
+      children.push_back(child);
+    }
+  }
+  for (int status = 0; wait(&status) > 0;)
+    if (status != 0) fail();
+  if (failed) std::exit(1);
 }
 
 int main(int argc, char** argv) {

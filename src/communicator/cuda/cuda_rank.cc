@@ -87,6 +87,10 @@ void CudaRank::abort() {
   executor().abort();
 }
 
+bool CudaRank::hasLostCalls() const {
+  return hasDiscarded_ || !isIdle() || memory_.executor->failure();
+}
+
 bool CudaRank::discard() {
   if (!hasDiscarded_ && executor().discard()) hasDiscarded_ = true;
   return hasDiscarded_;

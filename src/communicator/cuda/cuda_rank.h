@@ -46,7 +46,12 @@ class CudaRank final : public GpuRank {
   uint64_t memoryBytes() const override {
     return memory_.endpoint->memoryBytes() + memory_.executor->memoryBytes();
   }
+  uint64_t hostMemoryBytes() const override {
+    return memory_.endpoint->hostMemoryBytes() +
+           (memory_.remote ? memory_.remote->memoryBytes() : 0);
+  }
   void abort() override;
+  bool hasLostCalls() const override;
   bool discard() override;
   void awaitPeers() const override;
   void leave() override;

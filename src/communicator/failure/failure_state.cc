@@ -53,8 +53,10 @@ void FailureState::throwIfFailed() const {
   if (hasFailed()) throwFailure();
 }
 
-void FailureState::throwFailure() const {
-  const Lock held = lock();
+void FailureState::throwFailure() const { throwFailure(lock()); }
+
+void FailureState::throwFailure(const Lock&) const {
+  thrown_.store(true, std::memory_order_release);
   if (failure_) throw Error(*failure_);
   base::fail(ErrorCode::Aborted, who_.self(), " dropped an operation");
 }

@@ -56,6 +56,9 @@ class FailureState {
   bool hasFailedInOrder() const { return failed_.load(std::memory_order_seq_cst); }
   void throwIfFailed() const;
   [[noreturn]] void throwFailure() const;
+  [[noreturn]] void throwFailure(const Lock& lock) const;
+  /// Whether a call has thrown it.
+  bool wasThrown() const { return thrown_.load(std::memory_order_acquire); }
   std::optional<Error> reason() const;
   /// Asks to stop when the first failure is there, on the thread that sets it.
   std::stop_token ended() const { return ended_.get_token(); }
@@ -82,6 +85,7 @@ class FailureState {
   const Effects effects_;
   const base::SteadyClock clock_;
   std::atomic<bool> failed_{false};
+  mutable std::atomic<bool> thrown_{false};
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::optional<Error> failure_;

@@ -56,10 +56,13 @@ class GpuRank {
   /// Mapped plans of this rank may have these buffers. Throws what CUDA says where they cannot.
   virtual void allowPeers(const void* data, size_t bytes) const = 0;
 
-  /// What this rank has on its GPU.
+  /// What this rank has on its GPU, and its slots for that in memory of the host.
   virtual uint64_t memoryBytes() const = 0;
+  virtual uint64_t hostMemoryBytes() const = 0;
   /// Ends what is under way. From any thread, at any time.
   virtual void abort() = 0;
+  /// After abort(): whether something of what was launched was ended by it, or will be.
+  virtual bool hasLostCalls() const = 0;
   /// As GpuExecutor has it; once is enough.
   virtual bool discard() = 0;
   /// Of a rank that has given up: until no kernel of this process touches its buffers, whoever

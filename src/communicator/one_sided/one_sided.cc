@@ -109,7 +109,7 @@ OneSided::Buffer OneSided::bufferOf(int rank, uint64_t window) const {
     lock.lock();
     told = wait(settings_.setupTimeoutMs - quietMs);
   }
-  if (failure_.reason(lock)) throw Error(*failure_.reason(lock));
+  if (failure_.reason(lock)) failure_.throwFailure(lock);
   if (found() != theirs_.end()) return found()->second;
   if (told)
     base::fail(ErrorCode::PeerLost, who_.name(rank), " left before it made window ", window);

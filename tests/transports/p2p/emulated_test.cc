@@ -87,7 +87,9 @@ TEST_F(LyingPair, IsJoinedByTheHost) {
   for (P2pEndpoint* endpoint : both) {
     endpoint->keepPairs();
     EXPECT_FALSE(endpoint->isKept(1 - endpoint->rank()));
+    EXPECT_EQ(endpoint->hostMemoryBytes(), 0U);
     endpoint->openHostMemory({1 - endpoint->rank()});
+    EXPECT_GE(endpoint->hostMemoryBytes(), endpoint->layout().rings.slotBytes);
   }
   first_.connectByHost(1, second_.hostAddress().blob);
   second_.connectByHost(0, first_.hostAddress().blob);

@@ -230,8 +230,9 @@ class SuspendedCommunicator {
   SuspendedCommunicator& operator=(SuspendedCommunicator&&) noexcept;
 
   /// Makes the communicator again: the same ranks and settings. Collective. Call it once. Throws
-  /// PeerLost if a rank has died or left, and Timeout after the set-up timeout.
-  class Communicator resume();
+  /// PeerLost if a rank has died or left, Timeout after the set-up timeout, and Aborted after
+  /// a request to stop.
+  class Communicator resume(std::stop_token stop = {});
 
  private:
   friend class Communicator;

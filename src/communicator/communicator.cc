@@ -320,11 +320,12 @@ SuspendedCommunicator Communicator::suspend() && {
   return SuspendedCommunicator(std::move(kept));
 }
 
-Communicator SuspendedCommunicator::resume() {
+Communicator SuspendedCommunicator::resume(std::stop_token stop) {
   if (!impl_) base::fail(ErrorCode::InvalidUsage, "resume() was called before");
   if (impl_->who.inForkedChild()) throw communicator::Membership::usedAfterFork();
   const std::unique_ptr<Impl> kept = std::move(impl_);
   auto impl = std::make_shared<Communicator::Impl>(std::move(kept->who), kept->settings);
+  const std::stop_callback stopped(std::move(stop), [&made = *impl] { made.stopSetup(); });
   impl->connect(setupDeadline(kept->settings));
   return Communicator(std::move(impl));
 }

@@ -48,6 +48,11 @@ int Comm::size() const {
   return size_;
 }
 
+std::stop_source Comm::stopOfMaking() const {
+  const std::lock_guard lock(mutex_);
+  return stop_;
+}
+
 int Comm::addressableRanks() const {
   const std::lock_guard lock(mutex_);
   requireKnown();
@@ -140,28 +145,31 @@ bool Comm::Parenthood::revoked() const {
   return comm_->revoked_;
 }
 
-// Others are kept off by `making_` while its memory goes.
+// Others are kept off by `making_` while its memory goes; abort(), which nothing keeps off, finds
+// no communicator.
 void Comm::suspend() {
   std::unique_lock lock(mutex_);
   requireIdle();
   if (revoked_) base::fail(ErrorCode::InvalidUsage, "the communicator was revoked");
   TUTTI_REQUIRE(uses_ == 0, "a call on this communicator is under way");
   if (const auto error = communicator_->asyncError()) throw Error(*error);
-  const uint64_t bytes = bytesOf(*communicator_);
+  suspendedBytes_ = bytesOf(*communicator_);
+  Communicator leaving = std::move(*communicator_);
+  communicator_.reset();
   ++making_;
   lock.unlock();
   std::optional<SuspendedCommunicator> suspended;
   try {
-    suspended = std::move(*communicator_).suspend();
-  } catch (...) {
+    suspended = std::move(leaving).suspend();
+  } catch (...) {  // nothing of it has gone
     lock.lock();
+    communicator_.emplace(std::move(leaving));
+    if (aborted_) communicator_->abort();
     --making_;
     throw;
   }
   lock.lock();
-  communicator_.reset();
   suspended_ = std::move(suspended);
-  suspendedBytes_ = bytes;
   --making_;
   changed_.notify_all();
 }
@@ -172,6 +180,7 @@ Comm::Resumption::Resumption(std::shared_ptr<Comm> comm) : comm_(std::move(comm)
   if (comm_->aborted_) base::fail(ErrorCode::InvalidUsage, "the communicator was aborted");
   if (!comm_->suspended_) base::fail(ErrorCode::InvalidUsage, "the communicator is not suspended");
   suspended_ = std::exchange(comm_->suspended_, std::nullopt);
+  comm_->stop_ = {};
   ++comm_->making_;
 }
 
@@ -187,7 +196,7 @@ Comm::Resumption::~Resumption() {
 Communicator Comm::Resumption::resume() {
   SuspendedCommunicator suspended = std::move(*suspended_);
   suspended_.reset();
-  return suspended.resume();
+  return suspended.resume(comm_->stopOfMaking().get_token());
 }
 
 bool Comm::isSuspended() const {

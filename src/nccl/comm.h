@@ -46,10 +46,8 @@ class Comm {
   // By whoever makes it.
   void ready(Communicator communicator);
   void failed(const Error& error);
-  /// Stops when it is aborted, or not wanted any more.
-  std::stop_token stopToken() const { return stop_.get_token(); }
-  /// Ends its making, if it has not ended.
-  void stopMaking() { stop_.request_stop(); }
+  /// Of its making, or of its being resumed: abort() asks it to stop, and so may others.
+  std::stop_source stopOfMaking() const;
 
   /// A call on it. Throws what it has failed with, InvalidArgument while something is under way,
   /// and InvalidUsage when it was finalized or revoked. Abort and revoke wait for its end.
@@ -143,7 +141,7 @@ class Comm {
   const Facts facts_;
   Reductions reductions_;
   Registrations registrations_;
-  std::stop_source stop_;
+  std::stop_source stop_;  // each time that it is made a new one
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Communicator> communicator_;        // once there, it stays until it is suspended

@@ -8,6 +8,9 @@
 #include <future>
 #include <mutex>
 #include <set>
+#include <stop_token>
+#include <utility>
+#include <vector>
 
 #include "src/base/check.h"
 #include "src/base/service_thread.h"
@@ -89,7 +92,7 @@ class Together {
  public:
   explicit Together(const std::vector<Making>& makings) {
     for (const Making& making : makings)
-      if (making.comm) comms_.push_back(making.comm);
+      if (making.comm) stops_.emplace_back(making.comm.get(), making.comm->stopOfMaking());
   }
 
   void begin() { begins_.set_value(true); }
@@ -108,8 +111,8 @@ class Together {
             asError(first_).code(),
             base::message("another communicator of its group failed: ", asError(first_).what())));
     }
-    for (const auto& weak : comms_)
-      if (const auto comm = weak.lock(); comm && comm != making.comm) comm->stopMaking();
+    for (auto& [comm, stop] : stops_)
+      if (comm != making.comm.get()) stop.request_stop();
     return failure;
   }
   std::exception_ptr first() const {
@@ -118,7 +121,7 @@ class Together {
   }
 
  private:
-  std::vector<std::weak_ptr<Comm>> comms_;
+  std::vector<std::pair<const Comm*, std::stop_source>> stops_;  // whose they are is not looked at
   std::promise<bool> begins_;
   const std::shared_future<bool> gate_ = begins_.get_future().share();
   mutable std::mutex mutex_;
@@ -205,7 +208,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                               .gpuBlocks = settings.maxBlocks,
                               .gpuCopies = settings.byCopies,
                               .signals = std::max(settings.rmaContexts * settings.rmaSignals, 1),
-                              .stop = making.comm->stopToken()};
+                              .stop = making.comm->stopOfMaking().get_token()};
   applyEncryption(options);
   making.seat = {*options.id, rank, size};
   making.make = [options] { return Communicator::create(options); };
@@ -285,7 +288,7 @@ Making makeByGrow(ncclComm_t parent, int size, const ncclUniqueId* id, ncclComm_
                "the communicator was revoked: ncclCommShrink makes one that can grow");
   making.comm = std::make_shared<Comm>(Comm::Facts{
       .device = above->facts().device, .place = above->facts().place, .config = settings});
-  GrowArgs args{.size = size, .stop = making.comm->stopToken()};
+  GrowArgs args{.size = size, .stop = making.comm->stopOfMaking().get_token()};
   if (id) args.id = toUniqueId(*id);
   making.make = [args, parenthood = std::weak_ptr(making.parent)] {
     return parenthood.lock()->communicator().grow(args);

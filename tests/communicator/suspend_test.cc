@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -120,6 +121,20 @@ TEST(Suspend, NamesARankThatHasLeftMeanwhile) {
     return ::testing::Test::HasFailure() ? 1 : 0;
   });
   EXPECT_TRUE(ranks.allSucceed(60s));
+}
+
+// The other rank never resumes.
+TEST(Suspend, ResumingEndsAtARequestToStop) {
+  auto ranks = Communicator::createLocal(2);
+  SuspendedCommunicator first = std::move(ranks[0]).suspend();
+  const SuspendedCommunicator second = std::move(ranks[1]).suspend();
+  std::stop_source stop;
+  const std::jthread soon([&] {
+    std::this_thread::sleep_for(50ms);
+    stop.request_stop();
+  });
+  expectError(outcomeOf([&] { first.resume(stop.get_token()); }), ErrorCode::Aborted,
+              "was stopped");
 }
 
 TEST(Suspend, IsRefusedInAGroupAndAfterAFailure) {

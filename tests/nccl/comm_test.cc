@@ -67,9 +67,9 @@ TEST_F(Comms, RefuseCallsAfterRevokeAndAbort) {
   EXPECT_EQ(refusal([&] { revoked->revoke(); }),
             "invalid usage: the communicator was revoked before");
   EXPECT_EQ(refusal([&] { revoked->finalize(); }), "invalid usage: the communicator was revoked");
-  EXPECT_FALSE(aborted->stopToken().stop_requested());
+  EXPECT_FALSE(aborted->stopOfMaking().stop_requested());
   aborted->abort();
-  EXPECT_TRUE(aborted->stopToken().stop_requested());
+  EXPECT_TRUE(aborted->stopOfMaking().stop_requested());
   EXPECT_EQ(useOf(aborted), "invalid usage: the communicator was aborted");
   EXPECT_EQ(aborted->asyncResult(), ncclInvalidUsage) << "the caller's own doing";
 }

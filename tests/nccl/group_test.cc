@@ -93,7 +93,8 @@ TEST(NcclGroups, ThatAreSpoiltTakeHandlesBack) {
 // Which fails, and what waits for it.
 TEST(NcclGroups, EndAllTheirMakingsWithTheFirstThatFails) {
   ToBeMade waits, fails, done;
-  waits.making.make = [stop = waits.making.comm->stopToken()]() -> std::optional<Communicator> {
+  waits.making.make =
+      [stop = waits.making.comm->stopOfMaking().get_token()]() -> std::optional<Communicator> {
     for (int ms = 0; ms < 20'000 && !stop.stop_requested(); ++ms)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (stop.stop_requested()) throw Error(ErrorCode::Aborted, "stopped");

@@ -5,6 +5,7 @@
 
 #if NCCL_VERSION_CODE >= 23203
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -541,9 +542,43 @@ static void never_resumes(void) {
   run_processes(2, never_resumes_of_rank, -1);
 }
 
+/* An abort may come while a communicator is being suspended or resumed. */
+static pthread_t other;
+static ncclComm_t pair[2];
+static void* abort_at_once(void* comm) {
+  OK(ncclCommAbort(comm));
+  return NULL;
+}
+static void aborted_while_suspended(void) {
+  for (int turn = 0; turn < 100; ++turn) {
+    OK(ncclCommInitAll(pair, 2, NULL));
+    CHECK_EQ(pthread_create(&other, NULL, abort_at_once, pair[0]), 0);
+    const ncclResult_t result = ncclCommSuspend(pair[0], NCCL_SUSPEND_MEM);
+    CHECK(result == ncclSuccess || result == ncclInvalidArgument || result == ncclInvalidUsage);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+    OK(ncclCommAbort(pair[1]));
+  }
+}
+static void* resume_in_vain(void* comm) {
+  CHECK_EQ(ncclCommResume(comm), ncclRemoteError);
+  return NULL;
+}
+static void aborted_while_resumed(void) {
+  OK(ncclCommInitAll(pair, 2, NULL));
+  for (int r = 0; r < 2; ++r) OK(ncclCommSuspend(pair[r], NCCL_SUSPEND_MEM));
+  CHECK_EQ(pthread_create(&other, NULL, resume_in_vain, pair[0]), 0);
+  for (ncclResult_t state = ncclSuccess; state != ncclInProgress;)
+    OK(ncclCommGetAsyncError(pair[0], &state));
+  OK(ncclCommAbort(pair[0]));
+  CHECK_EQ(pthread_join(other, NULL), 0);
+  OK(ncclCommAbort(pair[1]));
+}
+
 const Case today_cases[] = {{"today/suspended", suspended},
                             {"today/suspended_in_a_group", suspended_in_a_group},
                             {"today/suspended_nonblocking", suspended_nonblocking},
+                            {"today/aborted_while_suspended", aborted_while_suspended},
+                            {"today/aborted_while_resumed", aborted_while_resumed},
                             {"today/dies_suspended", dies_suspended},
                             {"today/never_resumes", never_resumes},
                             {"today/params", params},

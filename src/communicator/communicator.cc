@@ -178,6 +178,7 @@ bool communicator::Inspection::hasFailedCalls(const Communicator& c) {
 }
 
 bool communicator::Inspection::gpuHasLeftStreams(const Communicator& c) {
+  if (c.impl_->failure.hasFailed() && !c.impl_->oneSided.isQuiet()) return false;
   return c.impl_->gpu.hasLeftStreams();
 }
 
@@ -333,7 +334,8 @@ Communicator SuspendedCommunicator::resume(std::stop_token stop) {
 CommunicatorMemory Communicator::memory() const {
   const transports::Endpoint* const endpoint = impl_->links.endpoint();
   const communicator::GpuRank* const gpu = impl_->gpu.rank();
-  return {.host = (endpoint ? endpoint->memoryBytes() : 0) + (gpu ? gpu->hostMemoryBytes() : 0),
+  return {.host = (endpoint ? endpoint->memoryBytes() : 0) + impl_->oneSided.memoryBytes() +
+                  (gpu ? gpu->hostMemoryBytes() : 0),
           .device = gpu ? gpu->memoryBytes() : 0};
 }
 

@@ -19,7 +19,8 @@ struct Inspection {
   static uint64_t bytesReceived(const Communicator& c);
   /// Whether nothing that was launched on its GPU touches anything any more: it has ended, or is
   /// not to begin, as this communicator failed some time ago; and that its streams have come to
-  /// their ends, or have had some time for it. To be asked again and again.
+  /// their ends, or have had some time for it. Of a failed one no one-sided call writes any more
+  /// either. To be asked again and again.
   static bool gpuHasLeftStreams(const Communicator& c);
   /// The size of the largest blocks of consecutive ranks, all alike, in which ranks address each
   /// other's windows where the memory allows it: ranks of one host.

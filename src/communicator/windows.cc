@@ -125,12 +125,13 @@ WindowPlace WindowTable::locate(const void* data, uint64_t bytes) const {
   return {own.id, offset};
 }
 
-std::shared_ptr<std::byte> WindowTable::resolve(int peer, WindowPlace place) const {
+std::shared_ptr<std::byte> WindowTable::resolve(int peer, WindowPlace place, uint64_t bytes) const {
   std::lock_guard lock(mutex_);
   const auto it = peers_.find({peer, place.window});
   if (it == peers_.end()) return nullptr;
-  TUTTI_ASSERT(place.offset <= it->second->bytes(), "place ", place.offset, " of window ",
-               place.window, " of rank ", peer, ", which has ", it->second->bytes(), " bytes");
+  const uint64_t size = it->second->bytes();
+  TUTTI_ASSERT(place.offset <= size && bytes <= size - place.offset, bytes, " bytes at ",
+               place.offset, " of window ", place.window, " of rank ", peer, ", which has ", size);
   return {it->second, it->second->data() + place.offset};
 }
 

@@ -51,8 +51,10 @@ class WindowTable final : public bootstrap::ControlListener {
                const std::shared_ptr<void>& keepAlive);
 
   executor::WindowPlace locate(const void* data, uint64_t bytes) const;
-  /// Null when the peer has given it back.
-  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const;
+  /// Null when the peer has given it back. Throws Internal where `bytes` at that place are not all
+  /// in it.
+  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place,
+                                     uint64_t bytes = 0) const;
 
   void onMessage(int from, bootstrap::ControlMessage message) override;
   void onPeerLost(int peer, const std::string& how) override;

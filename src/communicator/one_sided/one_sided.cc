@@ -123,7 +123,7 @@ std::shared_ptr<std::byte> OneSided::addressOf(int rank, const Buffer& buffer) c
   if (rank == who_.rank()) return {std::shared_ptr<void>(), buffer.data};
   if (buffer.ofGpu) return onGpu(rank, buffer);
   if (buffer.place.window == executor::WindowPlace::kNone) return nullptr;
-  return who_.world()->windows->resolve(who_.inWorld(rank), buffer.place);
+  return who_.world()->windows->resolve(who_.inWorld(rank), buffer.place, buffer.bytes);
 }
 
 std::shared_ptr<std::byte> OneSided::onGpu(int rank, const Buffer& buffer) const {
@@ -419,6 +419,11 @@ bool OneSided::isReady(int peer) {
   if (!std::exchange(link.told, true))
     messages_.send(peer, WindowMessage{.kind = WindowMessage::Kind::Sends});
   return link.connected && link.ready;
+}
+
+uint64_t OneSided::memoryBytes() const {
+  const std::lock_guard lock(mutex_);
+  return endpoint_ ? endpoint_->memoryBytes() : 0;
 }
 
 transports::Endpoint* OneSided::endpoint() const {

@@ -84,6 +84,8 @@ class OneSided {
   Buffer bufferOf(int rank, uint64_t window) const;
   /// Where this rank can address it, or null.
   std::shared_ptr<std::byte> addressOf(int rank, const Buffer& buffer) const;
+  /// Slots of its endpoint, in memory of the host.
+  uint64_t memoryBytes() const;
   /// Whether this rank ever had a window, and has one now.
   bool hasWindows() const;
   bool hasBuffers() const;
@@ -103,6 +105,8 @@ class OneSided {
   // The end of the communicator.
   /// After a failure: nothing is written any more when it returns.
   void quiet() const { const std::lock_guard lock(mutex_); }
+  /// The same without a wait: whether nothing moves just now.
+  bool isQuiet() const { return std::unique_lock(mutex_, std::try_to_lock).owns_lock(); }
   /// Null before the first window.
   transports::Endpoint* endpoint() const;
 

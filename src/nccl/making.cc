@@ -161,6 +161,15 @@ void requireBoth(const Making::Seat& one, const Making::Seat& other) {
                 one.size, " twice");
 }
 
+/// Of a communicator that is made of another: what its Communicator has from that one stays.
+NcclConfig readConfigOfChild(const ncclConfig_t* given, const Comm& parent) {
+  NcclConfig config = parent.facts().config;
+  const NcclConfig said = readConfig(given, config);
+  config.blocking = said.blocking;
+  config.name = said.name;
+  return config;
+}
+
 /// The ranks of `size` less the excluded ones.
 std::vector<int> survivorsOf(const int* excluded, int count, int size, int self) {
   TUTTI_REQUIRE(count > 0 && count < size, "excludeRanksCount is ", count, " of ", size, " ranks");
@@ -222,7 +231,7 @@ Making makeBySplit(ncclComm_t parent, int color, int key, ncclComm_t* out,
   TUTTI_REQUIRE(color >= 0 || color == NCCL_SPLIT_NOCOLOR, "color ", color,
                 " is neither 0 or more nor NCCL_SPLIT_NOCOLOR");
   const auto above = NcclHandles::ofProcess().find(parent);
-  const NcclConfig settings = readConfig(config, above->facts().config);
+  const NcclConfig settings = readConfigOfChild(config, *above);
   Making making{.function = "ncclCommSplit", .out = out, .blocking = settings.blocking};
   making.parent = std::make_shared<Comm::Parenthood>(above, Comm::Operations::Remain);
   if (color >= 0)
@@ -246,7 +255,7 @@ Making makeByShrink(ncclComm_t parent, const int* excluded, int excludedCount, n
   TUTTI_REQUIRE(flags == NCCL_SHRINK_DEFAULT || flags == NCCL_SHRINK_ABORT, "shrinkFlags is ",
                 flags);
   const auto above = NcclHandles::ofProcess().find(parent);
-  const NcclConfig settings = readConfig(config, above->facts().config);
+  const NcclConfig settings = readConfigOfChild(config, *above);
   Making making{.function = "ncclCommShrink", .out = out, .blocking = settings.blocking};
   making.parent = std::make_shared<Comm::Parenthood>(
       above, flags == NCCL_SHRINK_ABORT ? Comm::Operations::WillEnd : Comm::Operations::Remain);
@@ -280,7 +289,7 @@ Making makeByGrow(ncclComm_t parent, int size, const ncclUniqueId* id, ncclComm_
                   const ncclConfig_t* config) {
   TUTTI_REQUIRE(out, "newcomm is null");
   const auto above = NcclHandles::ofProcess().find(parent);
-  const NcclConfig settings = readConfig(config, above->facts().config);
+  const NcclConfig settings = readConfigOfChild(config, *above);
   Making making{.function = "ncclCommGrow", .out = out, .blocking = settings.blocking};
   making.parent = std::make_shared<Comm::Parenthood>(above, Comm::Operations::Remain);
   if (making.parent->revoked())

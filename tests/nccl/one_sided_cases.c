@@ -231,11 +231,27 @@ static void death_of_rank(const Rank* rank) {
 }
 static void death(void) { run_processes(3, death_of_rank, 1); }
 
-const Case one_sided_cases[] = {
-    {"one_sided/ring", ring},         {"one_sided/threads", threads},
-    {"one_sided/groups", groups},     {"one_sided/pointers", pointers},
-    {"one_sided/refusals", refusals}, {"one_sided/nonblocking", in_progress},
-    {"one_sided/death", death},       {NULL, NULL}};
+/* A communicator that is made of another has that one's signals, whatever its config says. */
+static void signals_of_a_child(void) {
+  ncclComm_t comm, child;
+  OK(ncclCommInitAll(&comm, 1, NULL));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.numRmaSig = 8;
+  OK(ncclCommSplit(comm, 0, 0, &child, &config));
+  FAILS(ncclSignal(0, 1, 0, 0, child, NULL), ncclInvalidArgument, "not 0 to 0");
+  OK(ncclCommDestroy(child));
+  OK(ncclCommDestroy(comm));
+}
+
+const Case one_sided_cases[] = {{"one_sided/signals_of_a_child", signals_of_a_child},
+                                {"one_sided/ring", ring},
+                                {"one_sided/threads", threads},
+                                {"one_sided/groups", groups},
+                                {"one_sided/pointers", pointers},
+                                {"one_sided/refusals", refusals},
+                                {"one_sided/nonblocking", in_progress},
+                                {"one_sided/death", death},
+                                {NULL, NULL}};
 #else
 const Case one_sided_cases[] = {{NULL, NULL}};
 #endif

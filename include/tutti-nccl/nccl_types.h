@@ -164,7 +164,7 @@ typedef struct ncclCollConfig_v23200 {
   int forceAlgSelection;             /* 1 (default): an algorithm that does not fit is an error */
   int CTAPolicy;                     /* as in ncclConfig_t */
   uint64_t userProfilerTag;          /* for log lines */
-  cudaEvent_t launchCompletionEvent; /* recorded when the call's kernel begins */
+  cudaEvent_t launchCompletionEvent; /* recorded right before the call */
 } ncclCollConfig_t;
 
 /* clang-format off */

@@ -99,12 +99,13 @@ void check(const ncclConfig_t& c) {
                 ", not a sum of ncclNvlsHostMode_t");
 }
 
-/// The names that NCCL and Tutti have for the algorithms of both.
-std::string algorithmOf(const char* selection) {
+/// The names that NCCL and Tutti have for the algorithms of both. Another one that is not forced is
+/// left to the library.
+std::string algorithmOf(const char* selection, bool forced) {
   const std::string name = selection ? selection : "";
   if (name.empty()) return "";
   const std::string known = algorithmNamed(name);
-  TUTTI_REQUIRE(!known.empty(), "the config's algSelection is ", base::printable(name),
+  TUTTI_REQUIRE(!known.empty() || !forced, "the config's algSelection is ", base::printable(name),
                 ": there are ring and tree");
   return known;
 }
@@ -144,8 +145,8 @@ NcclCallConfig readCallConfig(const ncclCollConfig_t* given) {
   requireRange("cgaClusterSize", c.cgaClusterSize, 0);
   requireRange("forceAlgSelection", c.forceAlgSelection, 0, 1);
   requireRange("CTAPolicy", c.CTAPolicy, 0, kLastPolicy);
-  config.algorithm = algorithmOf(c.algSelection);
   config.forced = c.forceAlgSelection != 0;
+  config.algorithm = algorithmOf(c.algSelection, config.forced);
   if (c.maxCTAs != NCCL_CONFIG_UNDEF_INT) config.maxBlocks = c.maxCTAs;
   if (c.CTAPolicy != NCCL_CONFIG_UNDEF_INT) config.policyBlocks = blocksBy(c.CTAPolicy);
   config.tag = c.userProfilerTag;

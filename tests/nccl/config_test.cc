@@ -90,6 +90,15 @@ TEST(Config, NotBegunWithTheInitializerIsRefused) {
             "NCCL_CONFIG_INITIALIZER");
 }
 
+TEST(Config, OfACallMayNameAnAlgorithmOfNcclsThatIsNotForced) {
+  ncclCollConfig_t call = NCCL_COLLCONFIG_INITIALIZER;
+  call.algSelection = "NVLS";
+  EXPECT_EQ(refusal([&] { readCallConfig(&call); }),
+            "invalid argument: the config's algSelection is NVLS: there are ring and tree");
+  call.forceAlgSelection = 0;
+  EXPECT_EQ(readCallConfig(&call).algorithm, "");
+}
+
 TEST(Config, NamesTheFieldThatIsNoneOfItsValues) {
   const auto refused = [](const std::function<void(ncclConfig_t&)>& set) {
     const ncclConfig_t given = config(set);

@@ -226,14 +226,17 @@ NcclUse findNccl(const std::string& program, std::chrono::milliseconds longest) 
   NcclUse use{.program = program, .own = ownLibrary()};
   const std::string path = pathOf(program);
   const ElfFile file = readElfFile(path);
-  if (!file.isElf)
+  if (!file.isElf) {
     use.obstacle = "it is a script: ask for its interpreter, such as python";
-  else if (!file.isDynamic)
+    use.mend = "tutti doctor --nccl INTERPRETER";
+  } else if (!file.isDynamic) {
     use.obstacle = "it is linked statically, and takes no library from outside";
-  else if (isPython(path))
+    use.mend = "link it with the shared libnccl.so.2";
+  } else if (isPython(path)) {
     askPython(path, longest, use);
-  else
+  } else {
     askLoader(path, longest, use);
+  }
   return use;
 }
 
@@ -263,7 +266,7 @@ Finding checkNccl(const NcclUse& use) {
         "a program's own library path may go before LD_LIBRARY_PATH; LD_PRELOAD goes before "
         "both";
   }
-  found.mend = base::message("LD_PRELOAD=", library, " ", program);
+  found.mend = use.mend.empty() ? base::message("LD_PRELOAD=", library, " ", program) : use.mend;
   return found;
 }
 

@@ -91,6 +91,7 @@ TEST(DoctorNccl, SaysWhyItDoesNotKnow) {
   const TemporaryFolder folder;
   const Finding script = checkNccl(findNccl(writeTo(folder, "script", "#!/bin/sh\n"), 20s));
   EXPECT_NE(script.why.find("it is a script"), std::string::npos) << script.why;
+  EXPECT_EQ(script.mend, "tutti doctor --nccl INTERPRETER");
   expectError(outcomeOf([] { findNccl("no-such-program", 20s); }), ErrorCode::InvalidArgument,
               "there is no program no-such-program");
   expectError(outcomeOf([&] { findNccl(folder.path(), 20s); }), ErrorCode::InvalidArgument,

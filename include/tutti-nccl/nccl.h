@@ -170,8 +170,8 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommGetAsyncError,
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int* count));
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int* rank));
 
-/** Gives the device number from the list of ncclCommInitAll(); 0 for other communicators. Without
- * CUDA the number has no further meaning. */
+/** Gives the number of the communicator's GPU. Without CUDA it is the one in the list of
+ * ncclCommInitAll(), or 0, and has no further meaning. */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device));
 
 /* ---- Registered memory. Only ncclPutSignal() needs it. */

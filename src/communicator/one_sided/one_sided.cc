@@ -56,7 +56,7 @@ uint64_t OneSided::open(void* data, uint64_t bytes, bool ofGpu) {
   if (!ofGpu && bytes > 0) mine.place = who_.world()->windows->locate(data, bytes);
   if (ofGpu && bytes > 0 && gpusAddressEachOther()) {
     gpu_.rank()->allowPeers(data, bytes);
-    mine.exported = device::exportMemory(data, settings_.device.index);
+    mine.exported = exported(data);
   }
   const std::lock_guard lock(mutex_);
   if (!stream_) stream_.emplace();
@@ -136,6 +136,16 @@ std::shared_ptr<std::byte> OneSided::onGpu(int rank, const Buffer& buffer) const
     base::log(LogLevel::Info, who_.self(), " cannot map the buffer of ", who_.name(rank),
               " in a window: ", e.what());
     return nullptr;
+  }
+}
+
+base::Bytes OneSided::exported(const void* data) const {
+  try {
+    return device::exportMemory(data, settings_.device.index);
+  } catch (const Error& e) {  // so ranks of other processes put by messages
+    base::log(LogLevel::Info, who_.self(),
+              " cannot give its buffer in a window to other processes: ", e.what());
+    return {};
   }
 }
 

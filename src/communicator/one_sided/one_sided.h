@@ -123,6 +123,8 @@ class OneSided {
   void hearOfBuffer(int peer, const message::WindowMessage& told);
 
   std::shared_ptr<std::byte> onGpu(int rank, const Buffer& buffer) const;
+  /// Of this rank's buffer on its GPU; empty where the driver refuses it.
+  base::Bytes exported(const void* data) const;
 
   // All with the lock.
   void makeEndpoint();

@@ -11,7 +11,6 @@
 #include <variant>
 #include <vector>
 
-#include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/communicator/gpu/gpu_backend.h"
 #include "src/communicator/gpu/gpu_work.h"
@@ -151,15 +150,24 @@ Backends launchThoseOfGpus(std::vector<GroupCall>& calls) {
 }
 
 /// Throws the first failure once all have ended.
-void awaitAll(const Backends& backends) {
-  std::exception_ptr first;
-  for (const auto& backend : backends) try {
-      backend->await();
+/// Keeps the first of what several actions throw.
+class FirstFailure {
+ public:
+  template <class Action>
+  void keepOf(const Action& action) {
+    try {
+      action();
     } catch (...) {
-      if (!first) first = std::current_exception();
+      if (!first_) first_ = std::current_exception();
     }
-  if (first) std::rethrow_exception(first);
-}
+  }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::exception_ptr first_;
+};
 
 }  // namespace
 
@@ -222,13 +230,17 @@ void Group::end() {
     call.work.takeNumber();
     add(call);
   }
-  for (GroupOneSided& call : oneSided)
-    call.gpuStream ? communicator::startOnGpu(std::move(call.work), call.gpuStream) : add(call);
+  FirstFailure failure;  // behind it whatever was begun on the caller's buffers is awaited
+  for (GroupOneSided& call : oneSided) {
+    if (!call.gpuStream)
+      add(call);
+    else
+      failure.keepOf([&] { communicator::startOnGpu(std::move(call.work), call.gpuStream); });
+  }
   for (auto& [stream, group] : streams) stream->enqueue(std::move(group));
-  base::Backoff backoff(!sharesCores);
-  for (auto status = here.poll(); status != device::Work::Status::Done; status = here.poll())
-    status == device::Work::Status::Moved ? backoff.reset() : backoff.idle();
-  awaitAll(onGpu);
+  failure.keepOf([&] { communicator::drive(here, !sharesCores); });
+  for (const auto& backend : onGpu) failure.keepOf([&] { backend->await(); });
+  failure.rethrow();
 }
 
 // Of one communicator the calls run one after the other, those of several at the same time.

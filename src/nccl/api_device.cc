@@ -60,7 +60,7 @@ ncclCommProperties_t propertiesOf(ncclComm_t handle) {
   p.nRanks = comm->size();
   p.cudaDev = p.nvmlDev = comm->facts().device;
   p.nLsaTeams = comm->size() / std::max(pncclTeamLsa(handle).nRanks, 1);
-  p.hostRmaSupport = true;
+  p.hostRmaSupport = comm->facts().config.rmaContexts * comm->facts().config.rmaSignals > 0;
   p.commHash = tutti::communicator::Inspection::identity(use.communicator());
   return p;
 }

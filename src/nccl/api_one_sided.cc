@@ -38,6 +38,9 @@ ncclResult_t make(const std::shared_ptr<Comm>& comm, const Args& args, StreamRef
 /// The signals of all contexts have numbers of one kind here.
 int signalOf(const Comm& comm, int sigIdx, int ctx) {
   const NcclConfig& config = comm.facts().config;
+  TUTTI_REQUIRE(
+      config.rmaSignals > 0 && config.rmaContexts > 0,
+      "the config's numRmaSig or numRmaCtx is 0: one-sided calls need at least 1 of each");
   TUTTI_REQUIRE(sigIdx >= 0 && sigIdx < config.rmaSignals, "sigIdx is ", sigIdx, ", not 0 to ",
                 config.rmaSignals - 1, ": the config's numRmaSig");
   TUTTI_REQUIRE(ctx >= 0 && ctx < config.rmaContexts, "ctx is ", ctx, ", not 0 to ",

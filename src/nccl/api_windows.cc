@@ -57,7 +57,14 @@ ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, n
   return guardInGroup("ncclCommWindowRegister", [&] {
     TUTTI_REQUIRE(win, "win is null");
     constexpr int kKnown = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING;
-    TUTTI_REQUIRE((winFlags & ~kKnown) == 0, "winFlags is ", winFlags);
+    constexpr int kDevice = NCCL_WIN_GIN_ONLY | NCCL_WIN_CFT_COUNTED;
+    if ((winFlags & kDevice) != 0)
+      tutti::base::fail(tutti::ErrorCode::InvalidUsage, "winFlags is ", winFlags,
+                        ": NCCL_WIN_GIN_ONLY and NCCL_WIN_CFT_COUNTED are for device "
+                        "communicators, which there are none of; register without them and use "
+                        "ncclPutSignal()");
+    TUTTI_REQUIRE((winFlags & ~kKnown) == 0, "winFlags is ", winFlags,
+                  ", not a sum of NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING");
     *win = registerWindow(comm, buff, size);
     return ncclSuccess;
   });

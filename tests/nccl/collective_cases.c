@@ -316,7 +316,8 @@ static void registered(const Rank* rank) {
   OK(ncclCommRegister(comm, own, kLarge * sizeof *own, &ownHandle));
   OK(ncclCommWindowRegister(comm, out, kLarge * sizeof *out, &window, NCCL_WIN_COLL_SYMMETRIC));
   CHECK(handle && again && ownHandle && window);
-  FAILS(ncclCommWindowRegister(comm, out, 1, &window, 4), ncclInvalidArgument, "winFlags is 4");
+  FAILS(ncclCommWindowRegister(comm, out, 1, &window, 4), ncclInvalidUsage, "ncclPutSignal");
+  FAILS(ncclCommWindowRegister(comm, out, 1, &window, 16), ncclInvalidArgument, "winFlags is 16");
   FAILS(ncclCommWindowRegister(comm, NULL, 1, &window, 0), ncclInvalidArgument, "buff");
   FAILS(ncclCommWindowRegister(comm, out, 0, &window, 0), ncclInvalidArgument, "size 0");
   FAILS(ncclCommRegister(comm, out, 1, NULL), ncclInvalidArgument, "handle is null");

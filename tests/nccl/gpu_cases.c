@@ -368,7 +368,7 @@ static void windows_of_rank(const Rank* rank) {
   OK(ncclCommWindowRegister(g.comm, g.in, 4 * kCount, &windows[2], NCCL_WIN_DEFAULT));
   CHECK(windows[0] && windows[1] && windows[2] && windows[0] != windows[1]);
   ncclWindow_t none = NULL;
-  FAILS(ncclCommWindowRegister(g.comm, in, 4, &none, 4), ncclInvalidArgument, "winFlags is 4");
+  FAILS(ncclCommWindowRegister(g.comm, in, 4, &none, 16), ncclInvalidArgument, "winFlags is 16");
   put_pieces(&g, in);
   reduce_pieces(&g, in, out);
   every_collective(&g);

@@ -243,7 +243,25 @@ static void signals_of_a_child(void) {
   OK(ncclCommDestroy(comm));
 }
 
+static void no_signals(void) {
+  ncclUniqueId id;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.numRmaSig = 0;
+  ncclComm_t comm = NULL;
+  ncclWindow_t window = NULL;
+  int word = 0;
+  OK(ncclGetUniqueId(&id));
+  OK(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  OK(ncclCommWindowRegister(comm, &word, sizeof word, &window, NCCL_WIN_DEFAULT));
+  FAILS(ncclSignal(0, 0, 0, 0, comm, NULL), ncclInvalidArgument, "need at least 1 of each");
+  ncclCommProperties_t p = NCCL_COMM_PROPERTIES_INITIALIZER;
+  OK(ncclCommQueryProperties(comm, &p));
+  CHECK(!p.hostRmaSupport);
+  OK(ncclCommDestroy(comm));
+}
+
 const Case one_sided_cases[] = {{"one_sided/signals_of_a_child", signals_of_a_child},
+                                {"one_sided/no_signals", no_signals},
                                 {"one_sided/ring", ring},
                                 {"one_sided/threads", threads},
                                 {"one_sided/groups", groups},

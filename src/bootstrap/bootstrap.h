@@ -29,6 +29,8 @@ struct Identity {
   std::optional<Error> malformed = {};
   /// Of a rank of a communicator that grows; else none.
   Ticket ticket = {};
+  /// Whose process has the rendezvous, for messages: "rank 0 (pid 7 on host n)"; empty: unknown.
+  std::string rendezvousOf = {};
   std::string describe() const;  ///< "rank 2 of 4"; "a rank" where that is malformed
 };
 

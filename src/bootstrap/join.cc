@@ -115,7 +115,8 @@ std::shared_ptr<ControlPlane> meet(const Identity& identity, base::Deadline dead
                                    const Interruption& interruption) {
   const Rendezvous point = decode(identity.id);
   const auto server = serverHere(point, identity, deadline, interruption);
-  RendezvousClient rendezvous(point, identity.rank, identity.size, deadline, interruption);
+  RendezvousClient rendezvous(point, identity.rank, identity.size, deadline, interruption,
+                              identity.rendezvousOf);
   try {
     auto plane = arrive(rendezvous, identity, point);
     base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, " joined job ",

@@ -241,15 +241,19 @@ std::string Meeting::unconnected() const {
   return ranks.empty() ? "" : "; not connected to all others: " + listRanks(ranks);
 }
 
+/// Also where nothing is new: whoever hears nothing knows that this process does not run.
 void Meeting::tellProgress() {
-  if (failure_ || roster_.complete() || Time::now() < nextProgress_) return;
-  nextProgress_ = Time::now() + kProgressEvery;
-  const std::string now = progress();
-  for (Guest& guest : guests_)
-    if (guest.rank >= 0 && guest.told != now) {
-      guest.connection.send(SetupProgress{now});
-      guest.told = now;
-    }
+  const auto now = Time::now();
+  if (failure_ || complete_ || now < nextProgress_) return;
+  nextProgress_ = now + kProgressEvery;
+  const std::string text = progress();
+  for (Guest& guest : guests_) {
+    const bool isDue = guest.told != text || now >= guest.toldAt + SetupProgress::kEvery;
+    if (guest.rank < 0 || !isDue) continue;
+    guest.connection.send(SetupProgress{text});
+    guest.told = text;
+    guest.toldAt = now;
+  }
 }
 
 void Meeting::sweep() {

@@ -66,6 +66,7 @@ class Meeting {
     bool connected = false;  // said Connected
     bool leaving = false;    // is told why, and then closed
     std::string told;        // the progress that it knows
+    Time::time_point toldAt{};
   };
 
   void serve(Guest& guest);

@@ -19,12 +19,14 @@ constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{100};
 }  // namespace
 
 RendezvousClient::RendezvousClient(const Rendezvous& point, int rank, int size,
-                                   base::Deadline deadline, Interruption interruption)
+                                   base::Deadline deadline, Interruption interruption,
+                                   std::string owner)
     : point_(point),
       rank_(rank),
       size_(size),
       deadline_(deadline),
-      interruption_(std::move(interruption)) {
+      interruption_(std::move(interruption)),
+      owner_(std::move(owner)) {
   if (point_.network && isLinkLocal(*point_.network))
     if (const auto own = networkInterface())
       point_.network = wire::seenFrom(*point_.network, own->address);
@@ -79,6 +81,7 @@ bool RendezvousClient::tryConnect() {
                           wire::Handshake::connecting(point_.credentials,
                                                       wire::HandshakePurpose::Rendezvous, own, -1)),
                       SetupConnection::Side::Connecting);
+  heardAt_ = std::chrono::steady_clock::now();
   wire::PollSet set;
   while (!connection_->authenticated() && !connection_->ended()) {
     checkDeadline("the handshake with the rendezvous");
@@ -128,6 +131,7 @@ void RendezvousClient::advance(const wire::PollSet& set) {
 /// With the rank whose process it is in, as far as this rank knows.
 std::string RendezvousClient::describe() const {
   const std::string at = base::message("the rendezvous at ", describeAddresses(point_));
+  if (!owner_.empty()) return base::message(at, ", of ", owner_, ",");
   if (point_.openedByRankZero) return at + ", of rank 0,";
   const pid_t pid = wire::peerProcess(connection_->fd()).pid;
   for (size_t rank = 0; table_ && rank < table_->ranks.size(); ++rank)
@@ -137,6 +141,7 @@ std::string RendezvousClient::describe() const {
 }
 
 void RendezvousClient::take(const SetupMessage& message) {
+  heardAt_ = std::chrono::steady_clock::now();
   if (const auto* progress = std::get_if<SetupProgress>(&message)) {
     progress_ = base::printable(progress->text);
   } else if (const auto* failure = std::get_if<Failure>(&message)) {
@@ -168,7 +173,17 @@ void RendezvousClient::checkDeadline(const std::string& waitingFor) const {
   if (!deadline_.passed()) return;
   base::fail(ErrorCode::Timeout, "set-up of rank ", rank_, " of ", size_,
              " was not complete within its deadline, waiting for ", waitingFor, "; rendezvous at ",
-             describeAddresses(point_), ": ", progress_);
+             describeAddresses(point_), ": ", progress_, silence());
+}
+
+/// Where its process does not run; what it said before may be long over.
+std::string RendezvousClient::silence() const {
+  if (!connection_ || !wire::isConnected(connection_->fd())) return {};
+  const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - heardAt_);
+  if (silent <= 2 * SetupProgress::kEvery) return {};
+  return base::message("; ", describe(), " takes connections, and has said nothing for ",
+                       silent.count(), " ms: that process is stopped, or starved of CPU");
 }
 
 void RendezvousClient::send(const SetupMessage& message) {

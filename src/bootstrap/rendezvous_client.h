@@ -12,9 +12,9 @@ namespace tutti::bootstrap {
 class RendezvousClient {
  public:
   /// Connects and authenticates; tries again when nothing listens yet and rank 0 is to open the
-  /// rendezvous. Throws Refused, Timeout, or what interrupts it.
+  /// rendezvous. Throws Refused, Timeout, or what interrupts it. `owner`: Identity::rendezvousOf.
   RendezvousClient(const Rendezvous& point, int rank, int size, base::Deadline deadline,
-                   Interruption interruption = {});
+                   Interruption interruption = {}, std::string owner = {});
 
   void send(const SetupMessage& message);
   /// For loops that wait for other things too.
@@ -44,17 +44,20 @@ class RendezvousClient {
   [[noreturn]] void rethrow(const Failure& failure) const;
   std::optional<Error> say(const Failure& failure) noexcept;
   std::string describe() const;
+  std::string silence() const;
 
   Rendezvous point_;
   int rank_, size_;
   base::Deadline deadline_;
   Interruption interruption_;
+  std::string owner_;
   std::optional<SetupConnection> connection_;
   std::optional<Table> table_;
   bool arrived_ = false;  // has said so
   bool complete_ = false;
   bool failed_ = false;  // the rendezvous has said so
   std::string progress_ = "the rendezvous has said nothing yet";
+  std::chrono::steady_clock::time_point heardAt_{};  // of the rendezvous
 };
 
 }  // namespace tutti::bootstrap

@@ -26,6 +26,7 @@ constexpr size_t kReasonBytes = 512;
 /// What a rank says of the grow() that it calls.
 struct GrowVote {
   int64_t size = 0;
+  int rank = 0;
   UniqueId id;         // of growId(); empty on the other ranks
   Ticket ticket = {};  // the same
   /// Why nobody can join by the id any more; empty: they can.
@@ -128,7 +129,7 @@ Communicator Communicator::grow(const GrowArgs& args) {
 std::shared_ptr<Communicator::Impl> Communicator::Impl::grown(const GrowArgs& args) {
   host.requireUsable();
   const auto deadline = base::Deadline::after(std::chrono::milliseconds(settings.setupTimeoutMs));
-  GrowVote mine{.size = args.size};
+  GrowVote mine{.size = args.size, .rank = who.rank()};
   if (args.id) {
     mine.id = *args.id;
     mine.ticket = children.growth().ticket();
@@ -140,7 +141,8 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::grown(const GrowArgs& ar
                                      .size = args.size,
                                      .id = agreed.id,
                                      .source = "grow()",
-                                     .ticket = agreed.ticket};
+                                     .ticket = agreed.ticket,
+                                     .rendezvousOf = who.name(agreed.rank)};
   auto world = std::make_shared<communicator::World>(
       communicator::numberOfJob(agreed.id), joinWithOthers(*this, identity, deadline, args.stop),
       nullptr);

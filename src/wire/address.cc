@@ -301,6 +301,12 @@ void noticeDeadHost(int socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::max(3500L, patience)));
 }
 
+bool isConnected(int socket) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+}
+
 PeerProcess peerProcess(int socket) {
   ucred credentials{};
   socklen_t size = sizeof credentials;

@@ -80,6 +80,9 @@ Connecting startConnecting(const Address& address);
 /// ETIMEDOUT. Kernels answer, so a stopped process counts as there. Nothing for Unix sockets.
 void noticeDeadHost(int socket);
 
+/// Whether the other end's kernel has taken the connection.
+bool isConnected(int socket);
+
 /// Who is at the other end of a Unix socket; pid 0 when the kernel does not say.
 struct PeerProcess {
   int64_t pid = 0;

@@ -272,6 +272,36 @@ TEST_F(Join, TheEndOfTheRendezvousProcessIsReported) {
     EXPECT_TRUE(contains(results[rank], "error peer lost: rank")) << results[rank];
 }
 
+// It is neither lost nor absent. What it said last, that rank 2 is missing, misleads by itself.
+TEST_F(Join, AStoppedProcessWithTheRendezvousIsNamedAtTheDeadline) {
+  BoardProcesses processes(3, [](int rank, Board& board) -> std::string {
+    const UniqueId id = makeOrAwaitId(rank, board);
+    board.reach(rank, 1);
+    if (rank == 0) ::pause();
+    if (rank == 2) ::raise(SIGSTOP);  // until rank 0 is stopped
+    std::string said;
+    try {
+      said = greet(*joinAs(rank, 3, id, milliseconds(4000)));
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    board.reach(rank, 2);
+    return said;
+  });
+  for (int rank = 0; rank < 3; ++rank) ASSERT_TRUE(processes.awaitStep(rank, 1));
+  std::this_thread::sleep_for(milliseconds(300));
+  processes.kill(0, SIGSTOP);
+  std::this_thread::sleep_for(milliseconds(100));
+  processes.kill(2, SIGCONT);
+  for (int rank : {1, 2}) EXPECT_TRUE(processes.awaitStep(rank, 2));
+  processes.kill(0, SIGKILL);
+  const auto results = processes.results();
+  EXPECT_TRUE(contains(results[1], "missing: 0, 2")) << results[1];
+  EXPECT_TRUE(contains(results[2], "nothing answers there")) << results[2];
+  for (int rank : {1, 2})
+    EXPECT_TRUE(contains(results[rank], "that process is stopped")) << results[rank];
+}
+
 /// Rank 1 gives up because it lost rank 0; rank 2 sees rank 1 go, and has not heard why.
 TEST_F(Join, ARankThatGaveUpIsNotTakenForTheDead) {
   const Rendezvous point = randomRendezvous();

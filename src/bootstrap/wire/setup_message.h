@@ -2,6 +2,7 @@
 
 // What a rank and the rendezvous say to each other, and its bytes.
 
+#include <chrono>
 #include <variant>
 
 #include "src/bootstrap/host_facts.h"
@@ -22,8 +23,10 @@ struct Arrival {
 struct Table {
   std::vector<Arrival> ranks;
 };
-/// Rendezvous: who is still missing, for the message of a timeout.
+/// Rendezvous: who is still missing, for the message of a timeout. When that changes, and every so
+/// often: its process runs.
 struct SetupProgress {
+  static constexpr std::chrono::milliseconds kEvery{1000};
   std::string text;
 };
 /// Rank: it is connected to all others.

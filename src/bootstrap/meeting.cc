@@ -50,6 +50,7 @@ void Meeting::advance(const wire::PollSet& set) {
   }
   sweep();
   completeIfSettled();
+  dismissLate();
   failIfGivenUp();
   if (stop_.load())
     fail({.code = ErrorCode::Refused, .text = "the process that opened the rendezvous gave up"});
@@ -162,6 +163,18 @@ void Meeting::completeIfSettled() {
   tell(Complete{});
   complete_ = true;
   end_ = Time::now() + kFlushTime;
+}
+
+/// Who has not said who it is when set-up is complete is none of the ranks. At rank 0's address it
+/// may be another job's, and hears that as its answer.
+void Meeting::dismissLate() {
+  if (!complete_ || point_.openedByRankZero) return;
+  for (Guest& guest : guests_) {
+    if (guest.rank >= 0 || guest.leaving) continue;
+    guest.connection.send(Failure{.code = ErrorCode::Refused,
+                                  .text = "all ranks are there already: the id was used"});
+    guest.leaving = true;
+  }
 }
 
 /// Of a rank that has arrived, or of one that is missing and will not. Another job's, and a second

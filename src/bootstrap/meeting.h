@@ -74,6 +74,7 @@ class Meeting {
   void onConnected(Guest& guest);
   void failIfGivenUp();
   void completeIfSettled();
+  void dismissLate();
   void onFailure(Guest& guest, const Failure& failure);
   void fail(const Failure& why, bool isRefusal = false);
   void noteTold(const wire::Claim& claim);

@@ -124,8 +124,10 @@ void RendezvousClient::advance(const wire::PollSet& set) {
   connection_->advance(set);
   while (std::optional<SetupMessage> message = connection_->receive()) take(*message);
   if (connection_->ended() && !complete_)
-    throw RendezvousLost(
-        base::message("rank ", rank_, ": ", describe(), " ended during set-up (", progress_, ")"));
+    throw RendezvousLost(base::message(
+        "rank ", rank_, ": ", describe(), " ended during set-up (", progress_,
+        hasSpoken_ || point_.openedByRankZero ? ")"
+                                              : ": its process has ended, or the id was used)"));
 }
 
 /// With the rank whose process it is in, as far as this rank knows.
@@ -142,6 +144,7 @@ std::string RendezvousClient::describe() const {
 
 void RendezvousClient::take(const SetupMessage& message) {
   heardAt_ = std::chrono::steady_clock::now();
+  hasSpoken_ = true;
   if (const auto* progress = std::get_if<SetupProgress>(&message)) {
     progress_ = base::printable(progress->text);
   } else if (const auto* failure = std::get_if<Failure>(&message)) {

@@ -55,7 +55,8 @@ class RendezvousClient {
   std::optional<Table> table_;
   bool arrived_ = false;  // has said so
   bool complete_ = false;
-  bool failed_ = false;  // the rendezvous has said so
+  bool failed_ = false;     // the rendezvous has said so
+  bool hasSpoken_ = false;  // the rendezvous has said anything
   std::string progress_ = "the rendezvous has said nothing yet";
   std::chrono::steady_clock::time_point heardAt_{};  // of the rendezvous
 };

@@ -15,6 +15,7 @@
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/board_processes.h"
 #include "tests/support/leftovers.h"
+#include "tests/support/outcome.h"
 #include "tests/support/text.h"
 
 namespace tutti::bootstrap {
@@ -151,6 +152,40 @@ TEST(LateRanks, AreNotLookedForWhereNobodyIs) {
   });
   const std::string said = ranks.results()[0];
   EXPECT_TRUE(contains(said, "error invalid argument: TUTTI_RANK=none is not")) << said;
+}
+
+void listenUntil(RendezvousClient& rank, const std::function<bool()>& done) {
+  wire::PollSet set;
+  while (!done()) {
+    rank.checkDeadline("the rendezvous");
+    set.clear();
+    rank.watch(set);
+    set.wait(100);
+    rank.advance(set);
+  }
+}
+
+// When the process gives up, and when all ranks are there.
+TEST(LateRanks, ThatHaveNotSaidWhoTheyAreHearWhyToo) {
+  for (const bool complete : {false, true}) {
+    const Rendezvous point = randomRendezvous();
+    std::optional<RendezvousServer> server(std::in_place, point, kPatience);
+    RendezvousClient late(point, 1, 2, base::Deadline::after(kPatience));
+    std::this_thread::sleep_for(300ms);  // the rendezvous knows of it
+    if (complete) {
+      RendezvousClient lone(point, 0, 1, base::Deadline::after(kPatience));
+      lone.send(Arrival{.info = describeThisProcess(), .listening = wire::randomUnixAddress()});
+      listenUntil(lone, [&] { return lone.hasTable(); });
+      lone.send(Connected{});
+      listenUntil(lone, [&] { return lone.complete(); });
+    } else {
+      server.reset();
+    }
+    const auto outcome = tests::outcomeOf([&] { listenUntil(late, [] { return false; }); });
+    tests::expectError(
+        outcome, ErrorCode::Refused,
+        complete ? "the id was used" : "the process that opened the rendezvous gave up");
+  }
 }
 
 /// A world of two whose rank 0 has arrived; each member of it says that it gives up as it likes.

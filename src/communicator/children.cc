@@ -37,7 +37,7 @@ UniqueId Growth::open(int ranks, UniqueId::Reach reach, std::chrono::millisecond
 std::optional<Error> Growth::ended() const {
   if (const auto failure = rendezvous_->failure()) return Error(failure->code, failure->text);
   if (!rendezvous_->finished()) return std::nullopt;
-  return Error(ErrorCode::Refused, "it was used");
+  return Error(ErrorCode::Refused, "its rendezvous has ended");
 }
 
 void Growth::giveUp(const Error& why) {

@@ -107,10 +107,8 @@ UniqueId Communicator::growId(UniqueId::Reach reach) {
 }
 
 Communicator Communicator::grow(const GrowArgs& args) {
-  if (impl_->who.inForkedChild()) throw Membership::usedAfterFork();
   if (communicator::groupIsOpen())
     base::fail(ErrorCode::InvalidUsage, "grow() cannot be part of a group");
-  impl_->host.requireOutsideReduction();
   TUTTI_REQUIRE(args.size > size() && args.size <= bootstrap::kMaxWorldSize, "grow() from ", size(),
                 " ranks to ", args.size, ": the size is more than that, and at most ",
                 bootstrap::kMaxWorldSize);

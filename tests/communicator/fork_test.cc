@@ -71,7 +71,8 @@ int callEverything(Things& things) {
   int number = 0;
   for (const auto& call : std::vector<std::function<void()>>{
            [&] { c.barrier(); }, [&] { c.barrier(things.stream); }, [&] { c.allocate(10); },
-           [&] { c.split(0, 0); }, [&] { c.shrink(); },
+           [&] { c.split(0, 0); }, [&] { c.shrink(); }, [&] { c.growId(); },
+           [&] { c.grow({.size = 9}); },
            [&] {
              c.subset({&self, 1});
            },

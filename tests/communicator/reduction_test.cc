@@ -211,12 +211,14 @@ TEST(Reductions, MayNotCallTheirOwnCommunicator) {
     const auto tryOwn = [&](const void*, void*, size_t) {
       refused.push_back(outcomeOf([&] { c.barrier(); }));
       refused.push_back(outcomeOf([&] { c.shrink(); }));
+      refused.push_back(outcomeOf([&] { c.growId(); }));
+      refused.push_back(outcomeOf([&] { c.grow({.size = 9}); }));
     };
     reduceBy(c, [&](const void* in, void* inout, size_t count) {
       tryOwn(in, inout, count);
       reduceBy(other, tryOwn);
     });
-    EXPECT_EQ(refused.size(), 4u);
+    EXPECT_EQ(refused.size(), 8u);
     for (const Outcome& outcome : refused) {
       EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << outcome.text;
       EXPECT_NE(outcome.text.find("calls the communicator whose operation it is part of"),

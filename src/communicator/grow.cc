@@ -80,22 +80,35 @@ GrowVote decide(const std::vector<GrowVote>& votes, const Membership& who) {
   return vote;
 }
 
-/// Joins the new ranks. Where the rendezvous was lost, this communicator soon knows with which
-/// rank.
-std::shared_ptr<bootstrap::ControlPlane> joinWithOthers(Communicator::Impl& c,
-                                                        const bootstrap::Identity& identity,
-                                                        base::Deadline deadline,
-                                                        const std::stop_token& stop) {
+/// Where the rank that was lost is one of this communicator, it soon knows, and says more of it.
+/// Whoever catches the error decides by asyncError() whether to shrink.
+void throwOwnLoss(Communicator::Impl& c, const Error& error) {
+  if (error.code() != ErrorCode::PeerLost) return;
+  const bool rendezvousIsLost = dynamic_cast<const bootstrap::RendezvousLost*>(&error) != nullptr;
+  const std::chrono::nanoseconds longest = rendezvousIsLost
+                                               ? communicator::Peers::kDeathIsKnown
+                                               : std::chrono::nanoseconds(communicator::kBreakNs);
+  auto lock = c.failure.lock();
+  c.failure.wait(lock, longest, [&] { return c.failure.reason(lock).has_value(); });
+  if (c.failure.reason(lock)) c.failure.throwFailure(lock);
+}
+
+/// The grown communicator, connected. The failure of `c` ends it, as does a request to stop.
+std::shared_ptr<Communicator::Impl> joinWithOthers(Communicator::Impl& c,
+                                                   const bootstrap::Identity& identity,
+                                                   base::Deadline deadline,
+                                                   const std::stop_token& stop) {
   const auto failure = [&c] { return c.failure.reason(); };
-  try {
-    return bootstrap::join(identity, deadline, {.stop = stop, .failure = failure});
-  } catch (const bootstrap::RendezvousLost&) {
-    auto lock = c.failure.lock();
-    c.failure.wait(lock, communicator::Peers::kDeathIsKnown,
-                   [&] { return c.failure.reason(lock).has_value(); });
-    if (c.failure.reason(lock)) c.failure.throwFailure(lock);
-    throw;
-  }
+  auto world = std::make_shared<communicator::World>(
+      communicator::numberOfJob(identity.id),
+      bootstrap::join(identity, deadline, {.stop = stop, .failure = failure}), nullptr);
+  auto made = std::make_shared<Communicator::Impl>(Membership::ofJob(std::move(world)), c.settings);
+  const std::stop_callback stopped(stop, [&] { made->stopSetup(); });
+  const std::stop_callback failed(c.failure.ended(), [&] {
+    if (const auto why = failure()) made->failure.fail(*why, true);
+  });
+  made->connect(deadline);
+  return made;
 }
 
 }  // namespace
@@ -141,16 +154,12 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::grown(const GrowArgs& ar
                                      .source = "grow()",
                                      .ticket = agreed.ticket,
                                      .rendezvousOf = who.name(agreed.rank)};
-  auto world = std::make_shared<communicator::World>(
-      communicator::numberOfJob(agreed.id), joinWithOthers(*this, identity, deadline, args.stop),
-      nullptr);
-  auto made = std::make_shared<Impl>(Membership::ofJob(std::move(world)), settings);
-  const std::stop_callback stopped(args.stop, [&] { made->stopSetup(); });
-  const std::stop_callback failed(failure.ended(), [&] {
-    if (const auto why = failure.reason()) made->failure.fail(*why, true);
-  });
-  made->connect(deadline);
-  return made;
+  try {
+    return joinWithOthers(*this, identity, deadline, args.stop);
+  } catch (const Error& e) {
+    throwOwnLoss(*this, e);
+    throw;
+  }
 }
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 
 #include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous_client.h"
 #include "src/bootstrap/rendezvous_server.h"
 #include "src/bootstrap/wire/setup_connection.h"
 #include "src/wire/handshake_listener.h"
@@ -105,6 +106,27 @@ TEST(Strangers, GarbageSilenceAndScansDoNotDelayAJob) {
     for (const auto& socket : talking)
       EXPECT_TRUE(eventually([&] { return isClosedByPeer(socket.get()); }));
   }
+}
+
+// Else they could say it, and come again as existing ranks.
+TEST(Strangers, ThatAreNewRanksLearnNoTicket) {
+  const Ticket ticket = wire::randomBytes<sizeof(Ticket)>();
+  const auto server = openRendezvous(UniqueId::Reach::Host, kPatience, {1, ticket});
+  const auto end = base::Deadline::after(kPatience);
+  RendezvousClient existing(server->point(), 0, 2, end), fresh(server->point(), 1, 2, end);
+  Arrival arrival{.info = describeThisProcess(), .listening = wire::randomUnixAddress()};
+  fresh.send(arrival);
+  arrival.ticket = ticket;
+  existing.send(arrival);
+  wire::PollSet set;
+  while (!fresh.hasTable()) {
+    fresh.checkDeadline("the table");
+    set.clear();
+    fresh.watch(set);
+    set.wait(100);
+    fresh.advance(set);
+  }
+  for (const Arrival& rank : fresh.table().ranks) EXPECT_EQ(rank.ticket, Ticket{});
 }
 
 TEST(Strangers, MoreThanTheListenerHoldsMakeRoomForTheRanks) {

@@ -2,6 +2,7 @@
 // comes from stays as it is, and what is refused. grow_processes_test.cc has processes.
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <mutex>
@@ -11,6 +12,8 @@
 
 #include <tutti/tutti.h>
 
+#include "src/bootstrap/rendezvous.h"
+#include "src/wire/secrets.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/growing_ranks.h"
 #include "tests/support/local_ranks.h"
@@ -25,11 +28,15 @@ using namespace std::chrono_literals;
 constexpr auto kPatience = 60s;
 const CommunicatorOptions kOptions{.setupTimeout = kPatience, .timeout = kPatience};
 
-/// The ranks and as many threads more as make `size`, each with its grown communicator.
-void grow(std::vector<Communicator>& ranks, int size, CommunicatorOptions options,
-          const std::function<void(Communicator&, int rank)>& body) {
+/// The ranks and as many threads more as make `size`, each with its grown communicator. `before` is
+/// called with the id.
+void grow(
+    std::vector<Communicator>& ranks, int size, CommunicatorOptions options,
+    const std::function<void(Communicator&, int rank)>& body,
+    const std::function<void(const UniqueId&)>& before = [](const UniqueId&) {}) {
   const int existing = static_cast<int>(ranks.size());
   const UniqueId id = ranks.back().growId();  // any of them may
+  before(id);
   std::vector<std::jthread> threads;
   for (int r = existing; r < size; ++r)
     threads.emplace_back([&, r, mine = options]() mutable {
@@ -230,6 +237,46 @@ TEST(GrowNewRanks, ThatSpoilItBeforeTheOthersComeAreNamedToThem) {
     EXPECT_TRUE(contains(outcome.text, "one of its 2 ranks")) << outcome.text;
     EXPECT_EQ(sumOfRanks(c), 3);
   });
+}
+
+// They have the id of a growing that is over. So has an existing rank that gives it again.
+TEST(GrowNewRanks, ThatComeAfterwardsAreRefused) {
+  auto ranks = Communicator::createLocal(2, kOptions);
+  CommunicatorOptions options = kOptions;
+  grow(
+      ranks, 3, kOptions, [](Communicator& c, int) { EXPECT_EQ(sumOfRanks(c), 6); },
+      [&](const UniqueId& id) { options.id = id; });
+  for (const int rank : {2, 3}) {
+    options.rank = rank;
+    options.size = rank + 1;
+    const Outcome outcome = outcomeOf([&] { Communicator::create(options); });
+    EXPECT_EQ(outcome.code, ErrorCode::Refused) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, "was used")) << outcome.text;
+  }
+  const Outcome again = outcomeOf([&] { ranks[1].grow({.size = 3, .id = options.id}); });
+  EXPECT_EQ(again.code, ErrorCode::InvalidArgument) << again.text;
+}
+
+/// One is silent, one says what no rank says, and one guesses the secret.
+TEST(GrowNewRanks, AreNoStrangers) {
+  auto ranks = Communicator::createLocal(2, kOptions);
+  std::vector<base::FileDescriptor> sockets;
+  grow(
+      ranks, 4, kOptions, [](Communicator& c, int) { EXPECT_EQ(sumOfRanks(c), 10); },
+      [&](const UniqueId& id) {
+        bootstrap::Rendezvous point = bootstrap::decode(id);
+        for (const auto& address : {point.address, point.network.value_or(point.address)})
+          for (const std::string& text : {std::string(), std::string(500, 'x')}) {
+            sockets.push_back(wire::startConnecting(address).socket);
+            ::send(sockets.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
+          }
+        point.credentials.secret = wire::randomBytes<32>();
+        CommunicatorOptions guess = kOptions;
+        guess.id = bootstrap::encode(point);
+        guess.rank = 2;
+        guess.size = 4;
+        EXPECT_EQ(outcomeOf([&] { Communicator::create(guess); }).code, ErrorCode::Refused);
+      });
 }
 
 TEST(GrowExistingRanks, ThatAreLateAreReportedAndWaitedFor) {

@@ -245,6 +245,22 @@ static void dies(const Rank* rank) {
 }
 static void an_existing_rank_dies(void) { run_processes(3, dies, 1); }
 
+/* The new process dies when all wait for one more. */
+static void new_one_dies(const Rank* rank) {
+  ncclConfig_t config = nonblocking();
+  ncclComm_t comm = enter(rank), grown = NULL;
+  if (!comm) {
+    CHECK_EQ(grow(rank, NULL, rank->size + 1, &grown, &config), ncclInProgress);
+    nap(500);
+    raise(SIGKILL);
+  }
+  FAILS(grow(rank, comm, rank->size + 1, &grown, NULL), ncclRemoteError, "rank 2 (pid ");
+  CHECK(grown == NULL);
+  check_sum(comm, kExisting);
+  OK(ncclCommDestroy(comm));
+}
+static void a_new_rank_dies(void) { run_processes(3, new_one_dies, 2); }
+
 /* Aborting what is being made ends it for all, and the communicator that grows is as it was. */
 static void aborted(const Rank* rank) {
   ncclConfig_t config = nonblocking();
@@ -285,6 +301,7 @@ const Case grow_cases[] = {
     {"grow/a_new_rank_of_another_size", a_new_rank_of_another_size},
     {"grow/another_call_in_its_place", another_call_in_its_place},
     {"grow/an_existing_rank_dies", an_existing_rank_dies},
+    {"grow/a_new_rank_dies", a_new_rank_dies},
     {"grow/abort_while_it_grows", abort_while_it_grows},
     {"grow/revoked_communicator", revoked_communicator},
     {NULL, NULL},

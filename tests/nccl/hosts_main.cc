@@ -54,6 +54,7 @@ constexpr Run kRuns[] = {
 #if NCCL_VERSION_CODE >= 22902
     {"grow/processes", 3, 500},
     {"grow/an_existing", 3, 500},
+    {"grow/a_new_rank_dies", 3, 500},
     {"grow/replaces", 4, 500},
 #endif
 #if NCCL_VERSION_CODE >= 23203

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <chrono>
@@ -15,7 +17,10 @@
 #include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/host_facts.h"
 #include "src/bootstrap/rendezvous_client.h"
+#include "src/bootstrap/rendezvous_server.h"
+#include "tests/support/all_reduce_loop.h"
 #include "tests/support/growing_ranks.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
 #include "tests/support/text.h"
 
@@ -27,8 +32,9 @@ using Context = RankProcesses::Context;
 
 constexpr auto kPatience = 60s;
 const CommunicatorOptions kLong{.setupTimeout = kPatience, .timeout = kPatience};
-/// Where a deadline is what ends it. The time of operations is longer, and must not matter.
-const CommunicatorOptions kShort{.setupTimeout = 3s, .timeout = kPatience};
+/// Where a deadline is what ends it. The time of operations is longer, and must not matter. What
+/// grows has to be set up within it, too.
+const CommunicatorOptions kShort{.setupTimeout = kThreadSanitized ? 10s : 4s, .timeout = kPatience};
 
 /// All ranks but `silent` end well and have said each of `parts`; existing ones are "usable".
 void expectAll(RankProcesses& ranks, int processes, int existing,
@@ -41,6 +47,15 @@ void expectAll(RankProcesses& ranks, int processes, int existing,
     EXPECT_EQ(contains(ranks.output(r), "usable"), usable && r < existing)
         << "rank " << r << ": " << ranks.output(r);
   }
+}
+
+/// By itself or by the test.
+void awaitStopped(const RankProcesses& ranks, int rank) {
+  EXPECT_TRUE(eventually([&] {
+    siginfo_t its{};
+    return ::waitid(P_PID, static_cast<id_t>(ranks.pid(rank)), &its, WSTOPPED | WNOHANG) == 0 &&
+           its.si_pid != 0;
+  }));
 }
 
 std::string nameOf(const RankProcesses& ranks, int rank) {
@@ -130,8 +145,11 @@ TEST(GrowNewRanks, ThatComeTwiceAreRefusedOnce) {
   const auto ranks = job.start();
   for (int r = 0; r < 4; ++r) ASSERT_EQ(ranks->wait(r, kPatience), 0) << ranks->output(r);
   for (int r = 0; r < 2; ++r) EXPECT_TRUE(contains(ranks->output(r), "grown, sum 6"));
-  EXPECT_NE(contains(ranks->output(2), "grown, sum 6"), contains(ranks->output(3), "grown, sum 6"));
-  EXPECT_NE(contains(ranks->output(2), "refused: "), contains(ranks->output(3), "refused: "));
+  const int grown = contains(ranks->output(2), "grown, sum 6") ? 2 : 3;
+  EXPECT_TRUE(contains(ranks->output(grown), "grown, sum 6")) << ranks->output(grown);
+  // It comes before the growing is over, while it ends, or afterwards.
+  const std::string said = ranks->output(5 - grown);
+  EXPECT_TRUE(contains(said, "has joined already") || contains(said, "was used")) << said;
 }
 
 /// Arrives, gets the table of all ranks, and dies.
@@ -150,14 +168,70 @@ void dieWithTheTable(const CommunicatorOptions& options) {
   raise(SIGKILL);
 }
 
+/// The same when all are connected, and make transports.
+void dieWithTheControlPlane(const CommunicatorOptions& options) {
+  const auto plane = bootstrap::join(
+      {.rank = options.rank, .size = options.size, .id = *options.id, .source = "test"},
+      base::Deadline::after(kPatience));
+  raise(SIGKILL);
+}
+
 TEST(GrowNewRanks, ThatDieWhileTheyJoinAreNamed) {
-  GrowingRanks job{.size = 4, .processes = 4, .options = kLong};
+  for (const auto die : {dieWithTheTable, dieWithTheControlPlane}) {
+    GrowingRanks job{.size = 4, .processes = 4, .options = kLong};
+    job.fresh = [=](const Context& context, const CommunicatorOptions& options) {
+      if (context.rank == 3) die(options);
+      GrowingRanks::createAndSay(context, options);
+    };
+    const auto ranks = job.start();
+    expectAll(*ranks, 4, 2, {"peer lost: ", nameOf(*ranks, 3)}, true, 3);
+  }
+}
+
+// The others go on at once, also the one whose process has the rendezvous: most ranks never come.
+TEST(GrowNewRanks, ThatCannotTakePartAreNamed) {
+  GrowingRanks job{.size = 60, .options = kLong};
   job.fresh = [](const Context& context, const CommunicatorOptions& options) {
-    if (context.rank == 3) dieWithTheTable(options);
+    std::this_thread::sleep_for(300ms);  // the others wait for it
+    const rlimit limit{64, 64};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
     GrowingRanks::createAndSay(context, options);
   };
   const auto ranks = job.start();
-  expectAll(*ranks, 4, 2, {nameOf(*ranks, 3)}, true, 3);
+  expectAll(*ranks, 3, 2, {"system error: ", "a world of 60 ranks needs", "RLIMIT_NOFILE"});
+  for (const int r : {0, 1})
+    EXPECT_TRUE(contains(ranks->output(r), nameOf(*ranks, 2))) << ranks->output(r);
+}
+
+TEST(GrowNewRanks, ThatGiveUpAreNamed) {
+  GrowingRanks job{.size = 4, .options = kLong};
+  job.fresh = [](const Context& context, CommunicatorOptions options) {
+    std::stop_source stop;
+    options.stop = stop.get_token();
+    const std::jthread stopper([&] {
+      std::this_thread::sleep_for(500ms);
+      stop.request_stop();
+    });
+    GrowingRanks::createAndSay(context, options);
+  };
+  const auto ranks = job.start();
+  expectAll(*ranks, 3, 2, {"aborted: ", "set-up of rank 2 of 4 was stopped"});
+}
+
+// Whoever comes when all others have gone on hears why nobody waits.
+TEST(GrowNewRanks, ThatComeLateAreToldWhy) {
+  GrowingRanks job{.options = kLong};
+  job.old = [](const Context& context, Communicator& c, GrowArgs args) {
+    if (context.rank == 1) args.size = 4;
+    GrowingRanks::growAndSay(context, c, args);
+    std::this_thread::sleep_for(3s);
+  };
+  job.fresh = [](const Context& context, const CommunicatorOptions& options) {
+    std::this_thread::sleep_for(bootstrap::RendezvousServer::kLinger + 500ms);
+    GrowingRanks::createAndSay(context, options);
+  };
+  const auto ranks = job.start();
+  expectAll(*ranks, 3, 2, {"mismatch: ", "wants 3 ranks, ", "wants 4", nameOf(*ranks, 1)});
 }
 
 // ---- existing ranks
@@ -170,7 +244,8 @@ TEST(GrowExistingRanks, ThatDieAreNamed) {
       job.old = [=](const Context& context, Communicator& c, const GrowArgs& args) {
         context.say("grows");
         if (context.rank == dead && before) std::this_thread::sleep_for(kPatience);
-        GrowingRanks::growAndSay(context, c, args);
+        sayHow(context, [&] { return c.grow(args); });
+        if (c.asyncError()) context.say("failed");  // at once: whoever catches it decides by that
         Communicator rest = c.shrink();
         context.say("rest of " + std::to_string(rest.size()));
       };
@@ -181,17 +256,34 @@ TEST(GrowExistingRanks, ThatDieAreNamed) {
       const auto ranks = job.start();
       for (int r = 0; r < 4; ++r) ASSERT_TRUE(ranks->awaitLine(r, "grows", kPatience));
       std::this_thread::sleep_for(300ms);
+      const int64_t began = nowMs();
       ranks->signal(dead, SIGKILL);
+      for (int r = 0; r < 4; ++r)
+        EXPECT_TRUE(r == dead || eventually([&] { return contains(ranks->output(r), ": "); }));
+      EXPECT_LE(nowMs() - began, kDeathNoticedMs);
       expectAll(*ranks, 4, 3, {"peer lost: "}, false, dead);
       for (const int r : {0, 1, 2})
         if (r != dead) {
           EXPECT_TRUE(contains(ranks->output(r), nameOf(*ranks, dead))) << ranks->output(r);
-          EXPECT_TRUE(contains(ranks->output(r), "rest of 2")) << ranks->output(r);
+          EXPECT_TRUE(contains(ranks->output(r), "failed\nrest of 2")) << ranks->output(r);
         }
       // Without the rendezvous a new rank knows nothing but that it is gone, and whose it was.
       const std::string who = dead == 0 ? "the rendezvous at " : nameOf(*ranks, dead);
       EXPECT_TRUE(contains(ranks->output(3), who)) << ranks->output(3);
     }
+}
+
+TEST(GrowExistingRanks, ThatLeaveInsteadAreNamed) {
+  GrowingRanks job{.options = kLong};
+  job.old = [](const Context& context, Communicator& c, const GrowArgs& args) {
+    if (context.rank == 0) return GrowingRanks::growAndSay(context, c, args);
+    const Communicator gone = std::move(c);
+    context.say("peer lost: left");
+  };
+  const auto ranks = job.start();
+  expectAll(*ranks, 3, 2, {"peer lost: ", "left"}, false);
+  for (const int r : {0, 2})
+    EXPECT_TRUE(contains(ranks->output(r), nameOf(*ranks, 1))) << ranks->output(r);
 }
 
 TEST(GrowExistingRanks, ThatDoNotCallAreNamedAtTheDeadline) {
@@ -210,12 +302,75 @@ TEST(GrowExistingRanks, ThatDoNotCallAreNamedAtTheDeadline) {
 TEST(GrowExistingRanks, ThatHaveFailedBeforeCannotGrowAndNewRanksAreTold) {
   GrowingRanks job{.options = kLong};
   job.old = [](const Context& context, Communicator& c, const GrowArgs& args) {
-    if (context.rank == 1) c.abort();
+    context.say("ready");
+    if (context.rank == 1) {
+      raise(SIGSTOP);  // until rank 0 is ready, too
+      c.abort();
+    }
     while (!c.asyncError()) std::this_thread::sleep_for(1ms);
     GrowingRanks::growAndSay(context, c, args);
   };
   const auto ranks = job.start();
+  awaitStopped(*ranks, 1);
+  ASSERT_TRUE(ranks->awaitLine(0, "ready", kPatience));
+  ranks->signal(1, SIGCONT);
   expectAll(*ranks, 3, 2, {"aborted: ", "abort() was called by " + nameOf(*ranks, 1)}, false);
+}
+
+// ---- ranks that are stopped
+
+/// Rank 3 is new and comes last, when `stopped` is.
+std::unique_ptr<RankProcesses> startAndStop(int stopped, const CommunicatorOptions& options) {
+  GrowingRanks job{.size = 4, .processes = 4, .options = options};
+  job.old = [](const Context& context, Communicator& c, const GrowArgs& args) {
+    context.say("grows");
+    GrowingRanks::growAndSay(context, c, args);
+  };
+  job.fresh = [](const Context& context, const CommunicatorOptions& mine) {
+    context.say("grows");
+    if (context.rank == 3) raise(SIGSTOP);
+    GrowingRanks::createAndSay(context, mine);
+  };
+  auto ranks = job.start();
+  for (int r = 0; r < 4; ++r) EXPECT_TRUE(ranks->awaitLine(r, "grows", kPatience));
+  awaitStopped(*ranks, 3);
+  std::this_thread::sleep_for(200ms);
+  ranks->signal(stopped, SIGSTOP);
+  awaitStopped(*ranks, stopped);
+  ranks->signal(3, SIGCONT);
+  return ranks;
+}
+
+// Rank 0 has the rendezvous, rank 1 is an existing one, rank 2 a new one.
+TEST(GrowStopped, RanksThatGoOnAreWaitedFor) {
+  for (const int stopped : {0, 1, 2}) {
+    const auto ranks = startAndStop(stopped, kLong);
+    std::this_thread::sleep_for(300ms);
+    ranks->signal(stopped, SIGCONT);
+    expectAll(*ranks, 4, 2, {"grown, sum 10"});
+  }
+}
+
+TEST(GrowStopped, RanksThatDoNotGoOnAreNamedAtTheDeadline) {
+  std::vector<std::unique_ptr<RankProcesses>> jobs;
+  for (const int stopped : {0, 1, 2}) jobs.push_back(startAndStop(stopped, kShort));
+  for (const int stopped : {0, 1, 2}) {
+    RankProcesses& ranks = *jobs[static_cast<size_t>(stopped)];
+    for (int r = 0; r < 4; ++r)
+      EXPECT_TRUE(r == stopped || eventually([&] { return contains(ranks.output(r), ": "); }));
+    ranks.signal(stopped, SIGCONT);
+    expectAll(ranks, 4, 2, {"timeout: "});
+    for (int r = 0; r < 4; ++r) {
+      if (r == stopped) continue;
+      // New ranks do not know whose the rendezvous is.
+      const std::string pid = "pid " + std::to_string(ranks.pid(stopped));
+      const bool known = stopped != 0 || r < 2;
+      EXPECT_TRUE(contains(ranks.output(r), known ? nameOf(ranks, stopped) : pid))
+          << "rank " << r << ": " << ranks.output(r);
+      EXPECT_EQ(contains(ranks.output(r), "that process is stopped"), stopped == 0)
+          << "rank " << r << ": " << ranks.output(r);
+    }
+  }
 }
 
 // ---- what ends it
@@ -250,36 +405,53 @@ TEST(GrowEnds, ByAnAbortOfTheCommunicatorThatGrows) {
                 {"aborted: ", "abort() was called by rank 1"}, false);
 }
 
-// The new rank is connected, and does not say where its transports are.
-TEST(GrowEnds, AlsoWhileTransportsAreMade) {
-  for (const bool byStop : {false, true}) {
-    GrowingRanks job{.options = kLong};
-    job.old = [=](const Context& context, Communicator& c, GrowArgs args) {
-      std::stop_source stop;
-      std::jthread actor;
-      if (context.rank == 1) {
-        args.stop = stop.get_token();
-        actor = std::jthread([&] {
-          std::this_thread::sleep_for(500ms);
-          byStop ? static_cast<void>(stop.request_stop()) : c.abort();
-        });
-      }
-      GrowingRanks::growAndSay(context, c, args);
-    };
-    job.fresh = [](const Context&, const CommunicatorOptions& options) {
-      const auto plane = bootstrap::join(
-          {.rank = options.rank, .size = options.size, .id = *options.id, .source = "test"},
-          base::Deadline::after(kPatience));
-      std::this_thread::sleep_for(2s);
-    };
-    const auto ranks = job.start();
-    for (int r = 0; r < 2; ++r) {
-      EXPECT_EQ(ranks->wait(r, kPatience), 0) << ranks->output(r);
-      const std::string why = byStop ? "set-up of rank 1 (pid " : "abort() was called by rank 1";
-      EXPECT_TRUE(contains(ranks->output(r), "aborted: " + why)) << ranks->output(r);
-      EXPECT_EQ(contains(ranks->output(r), "usable"), byStop) << ranks->output(r);
+/// A job whose rank 3 is connected, and does not say where its transports are. Rank 1 calls `act`.
+std::unique_ptr<RankProcesses> startWithASilentRank(
+    const CommunicatorOptions& options,
+    const std::function<void(Communicator&, std::stop_source&)>& act) {
+  GrowingRanks job{.size = 4, .processes = 4, .options = options};
+  job.adjust = [](int rank, CommunicatorOptions& its) {  // existing ranks end it
+    if (rank >= 2) its.setupTimeout = kPatience;
+  };
+  job.old = [=](const Context& context, Communicator& c, GrowArgs args) {
+    std::stop_source stop;
+    std::jthread actor;
+    if (context.rank == 1) {
+      args.stop = stop.get_token();
+      actor = std::jthread([&] {
+        std::this_thread::sleep_for(500ms);
+        act(c, stop);
+      });
     }
-    EXPECT_EQ(ranks->wait(2, kPatience), 0) << ranks->output(2);
+    GrowingRanks::growAndSay(context, c, args);
+  };
+  job.fresh = [](const Context& context, const CommunicatorOptions& mine) {
+    if (context.rank == 2) return GrowingRanks::createAndSay(context, mine);
+    const auto plane =
+        bootstrap::join({.rank = mine.rank, .size = mine.size, .id = *mine.id, .source = "test"},
+                        base::Deadline::after(kPatience));
+    context.say("joined");
+    std::this_thread::sleep_for(kPatience);
+  };
+  return job.start();
+}
+
+TEST(GrowEnds, AlsoWhileTransportsAreMade) {
+  const std::unique_ptr<RankProcesses> jobs[] = {
+      startWithASilentRank(kShort, [](Communicator&, std::stop_source&) {}),
+      startWithASilentRank(kLong, [](Communicator&, std::stop_source& s) { s.request_stop(); }),
+      startWithASilentRank(kLong, [](Communicator& c, std::stop_source&) { c.abort(); })};
+  const std::string reasons[] = {"timeout: ", "aborted: set-up of rank 1 (pid ",
+                                 "aborted: abort() was called by rank 1"};
+  for (size_t i = 0; i < 3; ++i) {
+    RankProcesses& ranks = *jobs[i];
+    for (int r = 0; r < 3; ++r) {
+      EXPECT_EQ(ranks.wait(r, kPatience / 2), 0) << ranks.output(r);
+      EXPECT_TRUE(contains(ranks.output(r), reasons[i])) << ranks.output(r);
+      EXPECT_TRUE(i != 0 || contains(ranks.output(r), nameOf(ranks, 3))) << ranks.output(r);
+      EXPECT_EQ(contains(ranks.output(r), "usable"), i < 2 && r < 2) << ranks.output(r);
+    }
+    EXPECT_TRUE(ranks.awaitLine(3, "joined", kPatience));
   }
 }
 

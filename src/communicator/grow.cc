@@ -83,7 +83,7 @@ GrowVote decide(const std::vector<GrowVote>& votes, const Membership& who) {
 /// Where the rank that was lost is one of this communicator, it soon knows, and says more of it.
 /// Whoever catches the error decides by asyncError() whether to shrink.
 void throwOwnLoss(Communicator::Impl& c, const Error& error) {
-  if (error.code() != ErrorCode::PeerLost) return;
+  if (error.code() != ErrorCode::PeerLost && !c.failure.hasFailed()) return;
   const bool rendezvousIsLost = dynamic_cast<const bootstrap::RendezvousLost*>(&error) != nullptr;
   const std::chrono::nanoseconds longest = rendezvousIsLost
                                                ? communicator::Peers::kDeathIsKnown

@@ -129,9 +129,11 @@ std::shared_ptr<std::byte> WindowTable::resolve(int peer, WindowPlace place, uin
   std::lock_guard lock(mutex_);
   const auto it = peers_.find({peer, place.window});
   if (it == peers_.end()) return nullptr;
-  const uint64_t size = it->second->bytes();
-  TUTTI_ASSERT(place.offset <= size && bytes <= size - place.offset, bytes, " bytes at ",
-               place.offset, " of window ", place.window, " of rank ", peer, ", which has ", size);
+  const uint64_t all = it->second->bytes();
+  if (place.offset > all || bytes > all - place.offset)
+    base::fail(ErrorCode::Internal, "rank ", peer, " of the job (", control_.peer(peer).describe(),
+               ") says that it has ", bytes, " bytes at offset ", place.offset, " of memory with ",
+               all);
   return {it->second, it->second->data() + place.offset};
 }
 

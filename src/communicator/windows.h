@@ -51,8 +51,8 @@ class WindowTable final : public bootstrap::ControlListener {
                const std::shared_ptr<void>& keepAlive);
 
   executor::WindowPlace locate(const void* data, uint64_t bytes) const;
-  /// Null when the peer has given it back. Throws Internal where `bytes` at that place are not all
-  /// in it.
+  /// Null when the peer has given it back. Throws Internal, naming the peer, if so many bytes are
+  /// not there.
   std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place,
                                      uint64_t bytes = 0) const;
 

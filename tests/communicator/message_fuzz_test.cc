@@ -41,6 +41,8 @@ constexpr int kRanks = 3;
 constexpr int kLiar = 1;
 constexpr size_t kBytes = 1000;   // of a window
 constexpr uint64_t kMarkers = 2;  // a channel that no communicator has
+// Types of messages to communicators without GPUs; to tables of windows, where none is refused.
+constexpr size_t kCommunicatorTypes = communicator::message::kTypes - 1, kTableTypes = 3;
 
 int cases(int ordinary) {
   const char* given = std::getenv("TUTTI_FUZZ_CASES");
@@ -123,13 +125,18 @@ Recording record() {
     if (c.rank() == 0) {
       EXPECT_TRUE(eventually([&] { return sent(MessageType::Status); }));  // and Inquiry
     }
+    const Window window = c.window(memory.data(), kBytes);  // Window
+    c.signal({.peer = (c.rank() + 1) % kRanks});
     c.allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
     c.shrink();  // View, Decision
     c.abort();   // Failure
   });
   ranks.clear();
-  for (uint32_t type = 0; type <= static_cast<uint32_t>(MessageType::Decision); ++type)
-    EXPECT_TRUE(recording.has(static_cast<MessageType>(type))) << "no message of type " << type;
+  EXPECT_EQ(recording.payloads.size(), kCommunicatorTypes + kTableTypes);
+  for (uint32_t type = 0; type < communicator::message::kTypes; ++type)
+    EXPECT_NE(recording.has(static_cast<MessageType>(type)),
+              type == static_cast<uint32_t>(MessageType::Gpu))
+        << "type " << type;
   return recording;
 }
 
@@ -149,12 +156,12 @@ class MessageFuzz : public testing::Test {
   /// A message as the liar would send it to a communicator, or to windows.
   ControlMessage lie(bool window) {
     auto kind = recording().payloads.lower_bound({window, 0});
-    const size_t types = window ? 4 : static_cast<size_t>(MessageType::Decision) + 1;
-    std::advance(kind, dice_.below(window ? 3 : types));  // nothing of a window was refused
+    std::advance(kind, dice_.below(window ? kTableTypes : kCommunicatorTypes));
     ControlMessage message;
     message.channel = window ? WindowTable::kChannel : recording().channel;
     message.type = kind->first.second;
-    if (dice_.below(10) == 0) message.type = static_cast<uint32_t>(dice_.below(types + 2));
+    if (dice_.below(10) == 0)
+      message.type = static_cast<uint32_t>(dice_.below(communicator::message::kTypes + 2));
     message.payload = dice_.mutate(kind->second[dice_.below(kind->second.size())]);
     if (dice_.below(10) == 0) message.descriptors.push_back(someDescriptor(dice_));
     return message;
@@ -193,12 +200,14 @@ bool failedByLiar(const Communicator& c) {
 TEST_F(MessageFuzz, ACommunicatorIgnoresOrNamesTheLiar) {
   Planes planes;
   std::vector<Communicator> ranks;
+  std::vector<Window> windows;  // so that they connect to a liar that says that it has one
   int ignored = 0, failed = 0;
   const int all = cases(300);
   for (int i = 0; i < all && !HasFailure(); ++i) {
     if (ranks.empty()) {
       planes = bootstrap::makeLocalControlPlanes(kRanks);
       ranks = makeRanks(planes, {.timeout = 20s});
+      for (const int other : {0, 2}) windows.push_back(ranks[other].window(nullptr, 0));
     }
     std::vector<Stream> streams(kRanks);
     std::vector<int> sums(kRanks, 1);
@@ -236,7 +245,10 @@ TEST_F(MessageFuzz, ACommunicatorIgnoresOrNamesTheLiar) {
     EXPECT_TRUE(blamed || !broken);
     broken |= blamed;
     ++(broken ? failed : ignored);
-    if (broken) ranks.clear();
+    if (broken) {
+      windows.clear();
+      ranks.clear();
+    }
   }
   EXPECT_GT(ignored, 0) << "no message is good: the test tests nothing";
   EXPECT_GT(failed, 0) << "no message is bad: the test tests nothing";
@@ -266,6 +278,10 @@ TEST_F(MessageFuzz, EachRuleOfTheirFormIsKept) {
   const auto failure = [](int32_t code) {
     return base::ByteWriter().put(code).put(std::string("because")).take();
   };
+  using Kind = communicator::message::WindowMessage::Kind;
+  const auto window = [](Kind kind) {
+    return communicator::message::WindowMessage{.kind = kind, .window = 1, .signals = 1}.write();
+  };
   const base::Bytes one{std::byte{0}};
   const std::vector<Case> bad{
       {"a view with a rank below 0", Type::View, view({-1})},
@@ -290,6 +306,9 @@ TEST_F(MessageFuzz, EachRuleOfTheirFormIsKept) {
        base::ByteWriter().put(uint64_t{0}).put(uint8_t{0}).take()},
       {"a goodbye without its number", Type::Goodbye, one},
       {"readiness with more at its end", Type::Ready, one},
+      {"a window's message of no kind", Type::Window, {std::byte{5}}},
+      {"a window's message that is cut off", Type::Window, {std::byte{1}}},
+      {"a window that is given back and was not there", Type::Window, window(Kind::Closed)},
       {"an unknown message", static_cast<Type>(99), {}},
   };
   for (const auto& [name, type, payload] : bad) {
@@ -303,8 +322,10 @@ TEST_F(MessageFuzz, EachRuleOfTheirFormIsKept) {
     EXPECT_NE(std::string(error->what()).find(liar()), std::string::npos) << error->what();
   }
   // Each is good the first time.
-  for (const auto& [type, payload] :
-       {std::pair(Type::Hello, base::Bytes()), {Type::View, view({})}}) {
+  for (const auto& [type, payload] : {std::pair(Type::Hello, base::Bytes()),
+                                      {Type::View, view({})},
+                                      {Type::Window, window(Kind::Join)},
+                                      {Type::Window, window(Kind::Opened)}}) {
     const Planes planes = bootstrap::makeLocalControlPlanes(kRanks);
     const auto ranks = makeRanks(planes, {});
     for (const bool twice : {false, true}) {

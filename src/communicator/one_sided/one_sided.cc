@@ -20,8 +20,6 @@ using message::WindowMessage;
 
 namespace {
 
-// In each message's header, where collectives have their fingerprint.
-constexpr uint32_t kMark = 0x1051ded5;
 // What one look sends, at most: so many messages, or copies of so many bytes.
 constexpr int kMostSends = 8;
 constexpr uint64_t kMostStored = uint64_t{1} << 18;
@@ -318,7 +316,8 @@ void OneSided::apply(int peer, transports::ReceiveRing& ring) {
   const transports::SlotHeader& slot = *ring.slot();
   OneSidedHeader header;
   const uint32_t told = slot.bytes;  // the peer may write there
-  if (slot.callHash != kMark || told < sizeof header || told > endpoint_->layout().slotBytes)
+  if (slot.callHash != kOneSidedMark || told < sizeof header ||
+      told > endpoint_->layout().slotBytes)
     base::fail(ErrorCode::Internal, who_.name(peer), " sent a malformed one-sided message to ",
                who_.self());
   const std::byte* const payload = ring.payload();
@@ -335,6 +334,9 @@ void OneSided::write(const OneSidedHeader& header, int from, const std::byte* da
                  " of ", who_.self(), ", which has given its buffer back");
     const Buffer& buffer = found->second;
     if (header.offset > buffer.bytes || bytes > buffer.bytes - header.offset)
+  if (header.window > opened_ || (header.window == 0 && bytes > 0))
+    base::fail(ErrorCode::Internal, who_.name(from), " puts ", bytes, " bytes into window ",
+               header.window, " of ", who_.self(), ", which has made ", opened_, " windows");
       base::fail(ErrorCode::Internal, who_.name(from), " puts ", bytes, " bytes at ", header.offset,
                  " into window ", header.window, " of ", who_.self(), ", which has ", buffer.bytes);
     copy(buffer.data + header.offset, data, bytes, buffer.ofGpu || dataOfGpu);
@@ -418,7 +420,7 @@ bool OneSided::sendMessage(const Put& put, OneSidedProgress& progress) {
   std::byte* const payload = ring.payload(whole);
   std::memcpy(payload, &header, sizeof header);
   copy(payload + sizeof header, put.data + progress.bytes, bytes, put.ofGpu);
-  ring.publish(kMark, 0, whole);
+  ring.publish(kOneSidedMark, 0, whole);
   progress.bytes = last ? 0 : progress.bytes + bytes;
   progress.put += last ? 1 : 0;
   return true;

@@ -48,6 +48,8 @@
 
 namespace tutti::communicator {
 
+/// In each message's slot, where collectives have their fingerprint.
+inline constexpr uint32_t kOneSidedMark = 0x1051ded5;
 /// What a one-sided message begins with; the payload of a put follows.
 struct OneSidedHeader {
   uint64_t window = 0;  ///< 0: none

@@ -185,9 +185,8 @@ void OneSided::connect(int peer) {
   try {
     endpoint_->connect(peer, *std::exchange(link.address, std::nullopt));
   } catch (const Error& e) {
-    failure_.fail(Error(e.code(), base::message(who_.self(), " cannot connect to ", who_.name(peer),
-                                                " for windows: ", e.what())),
-                  true);
+    noteBreak(peer, Error(e.code(), base::message(who_.self(), " cannot connect to ",
+                                                  who_.name(peer), " for windows: ", e.what())));
     return;
   }
   link.connected = true;
@@ -274,7 +273,7 @@ bool OneSided::move() {
     moved = receive();
     if (!moved) moved = endpoint_->progress();
   } catch (const transports::ConnectionLost& lost) {
-    breaks_.try_emplace(lost.peer(), lost.how(), base::SteadyClock().nowNs());
+    noteBreak(lost);
   } catch (const Error& e) {
     failure_.fail(e, true);
     failure_.throwFailure();
@@ -283,16 +282,24 @@ bool OneSided::move() {
   return moved;
 }
 
-// The end of the connection with a rank that has left is no loss.
+void OneSided::noteBreak(const transports::ConnectionLost& lost) {
+  noteBreak(lost.peer(), Error(ErrorCode::PeerLost,
+                               base::message(who_.name(lost.peer()), " was lost: ", lost.how(),
+                                             "; ", who_.self(), " noticed by its windows")));
+}
+
+void OneSided::noteBreak(int peer, const Error& what) {
+  breaks_.try_emplace(peer, what, base::SteadyClock().nowNs());
+}
+
+// That there is no connection with a rank that has left is no loss, also if it left before there
+// was one.
 void OneSided::lookAtBreaks() {
   std::erase_if(breaks_, [&](const auto& each) { return peers_.hasLeft(each.first); });
   const int64_t now = base::SteadyClock().nowNs();
-  for (const auto& [peer, what] : breaks_)
-    if (now - what.second >= kBreakNs) {
-      failure_.fail(
-          Error(ErrorCode::PeerLost, base::message(who_.name(peer), " was lost: ", what.first, "; ",
-                                                   who_.self(), " noticed by its windows")),
-          true);
+  for (const auto& [peer, broken] : breaks_)
+    if (now - broken.second >= kBreakNs) {
+      failure_.fail(broken.first, true);
       failure_.throwFailure();
     }
 }
@@ -362,7 +369,7 @@ Poll OneSided::advance(const OneSidedCall& call, OneSidedProgress& progress) {
     }
     if (progress.put > before && endpoint_) endpoint_->flush();
   } catch (const transports::ConnectionLost& lost) {
-    breaks_.try_emplace(lost.peer(), lost.how(), base::SteadyClock().nowNs());
+    noteBreak(lost);
   }
   while (progress.wait < call.waits.size() && isOver(call.waits[progress.wait], progress))
     ++progress.wait;

@@ -136,6 +136,8 @@ class OneSided {
   bool move();
   bool receive();
   void apply(int peer, transports::ReceiveRing& ring);
+  void noteBreak(const transports::ConnectionLost& lost);
+  void noteBreak(int peer, const Error& what);
   void lookAtBreaks();
   void write(const OneSidedHeader& header, int from, const std::byte* data, uint64_t bytes,
              bool dataOfGpu);
@@ -165,7 +167,7 @@ class OneSided {
   uint64_t opened_ = 0;                      // windows of this rank, ever
   int64_t alive_ = 0;                        // buffers, of all ranks, that are not given back
   std::vector<uint64_t> arrived_, claimed_;  // signals, by counter()
-  std::map<int, std::pair<std::string, int64_t>> breaks_;  // by peer: how, and since when
+  std::map<int, std::pair<Error, int64_t>> breaks_;  // by peer: what, and since when
   const std::shared_ptr<OneSidedService> service_;
   std::optional<Stream> stream_;  // of the service; with the endpoint
 

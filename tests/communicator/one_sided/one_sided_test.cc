@@ -149,6 +149,22 @@ TEST_P(OneSidedWays, SignalsCountByPeerAndNumber) {
   });
 }
 
+// Nobody who has made no use of a rank minds that it leaves.
+TEST_P(OneSidedWays, ARankMayLeaveBeforeOthersConnectToIt) {
+  auto ranks = make(3);
+  ranks[0].window(nullptr, 0);  // and gives it back
+  ranks.erase(ranks.begin());
+  runRanks(ranks, [&](Communicator& c) {
+    const Window window = c.window(nullptr, 0);
+    const AwaitedSignals one{.peer = 3 - c.rank()};
+    for (int round = 0; round < 40; ++round) {  // for longer than a break may take
+      c.signal({.peer = 3 - c.rank()});
+      c.waitSignals({.signals = {&one, 1}});
+      std::this_thread::sleep_for(10ms);
+    }
+  });
+}
+
 // On streams a wait holds back what is behind it, and nothing else.
 TEST_P(OneSidedWays, StreamsGiveTheOrder) {
   auto ranks = make(2);

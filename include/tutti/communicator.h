@@ -431,7 +431,8 @@ class Communicator {
 
   /// Several lines about the members and the recent operations. Members are listed with the
   /// transports to them, for host memory and, with GPUs, for GPU memory. Operations are listed with
-  /// their algorithms, on the host and on the GPU.
+  /// their algorithms, on the host and on the GPU. One-sided calls are listed while they are under
+  /// way, with the rank that they wait for.
   std::string describe() const;
 
   struct Impl;

@@ -363,7 +363,7 @@ std::string Communicator::describe() const {
       text += base::message(", ", join->describe(r));
     text += "\n";
   }
-  return text + impl_->recorded(SIZE_MAX);
+  return text + impl_->recorded(SIZE_MAX) + impl_->oneSided.describe();
 }
 
 }  // namespace tutti

@@ -63,6 +63,39 @@ TEST_F(DataNetwork, WhosePartitionIsNamedOnBothSides) {
   }
 }
 
+// Also in one-sided calls.
+TEST_F(DataNetwork, WhosePartitionIsNamedInAWaitForSignals) {
+  const NetworkHosts hosts(2);
+  hosts.addTunnel();
+  RankProcesses ranks(
+      2,
+      [](const Context& context) {
+        Communicator c = context.join({.timeout = 60s});
+        const Window window = c.window(nullptr, 0);
+        const AwaitedSignals one{.peer = 1 - c.rank()};
+        const Outcome outcome = outcomeOf([&] {
+          for (int i = 0;; ++i) {
+            if (i < 10) c.signal({.peer = 1 - c.rank()});
+            c.waitSignals({.signals = {&one, 1}});
+            if (i == 0) context.say("waits");
+          }
+        });
+        sayEnded(context, outcome.code, outcome.text);
+        return 0;
+      },
+      [&](int rank) { enterForTunnel(hosts, rank); });
+  for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "waits", 30s)) << ranks.output(r);
+  const int64_t cut = nowMs();
+  hosts.cutTunnel();
+  ASSERT_TRUE(ranks.allSucceed(30s));
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string out = ranks.output(rank);
+    EXPECT_LE(endOfLoop(out) - cut, kHostLossNoticedMs) << out;
+    EXPECT_NE(out.find(" do not reach each other any more: "), std::string::npos) << out;
+    EXPECT_NE(out.find("noticed during wait for 1 signal of rank "), std::string::npos) << out;
+  }
+}
+
 // Its kernel has answered for a process that is stopped, and is asked further on.
 TEST_F(DataNetwork, OfAStoppedRankMayPartToo) {
   const NetworkHosts hosts(2);

@@ -334,6 +334,9 @@ void OneSided::apply(int peer, transports::ReceiveRing& ring) {
 
 void OneSided::write(const OneSidedHeader& header, int from, const std::byte* data, uint64_t bytes,
                      bool dataOfGpu) {
+  if (header.window > opened_ || (header.window == 0 && bytes > 0))
+    base::fail(ErrorCode::Internal, who_.name(from), " puts ", bytes, " bytes into window ",
+               header.window, " of ", who_.self(), ", which has made ", opened_, " windows");
   if (header.window != 0) {
     const auto found = own_.find(header.window);
     if (found == own_.end())
@@ -341,9 +344,6 @@ void OneSided::write(const OneSidedHeader& header, int from, const std::byte* da
                  " of ", who_.self(), ", which has given its buffer back");
     const Buffer& buffer = found->second;
     if (header.offset > buffer.bytes || bytes > buffer.bytes - header.offset)
-  if (header.window > opened_ || (header.window == 0 && bytes > 0))
-    base::fail(ErrorCode::Internal, who_.name(from), " puts ", bytes, " bytes into window ",
-               header.window, " of ", who_.self(), ", which has made ", opened_, " windows");
       base::fail(ErrorCode::Internal, who_.name(from), " puts ", bytes, " bytes at ", header.offset,
                  " into window ", header.window, " of ", who_.self(), ", which has ", buffer.bytes);
     copy(buffer.data + header.offset, data, bytes, buffer.ofGpu || dataOfGpu);
@@ -373,13 +373,19 @@ Poll OneSided::advance(const OneSidedCall& call, OneSidedProgress& progress) {
   }
   while (progress.wait < call.waits.size() && isOver(call.waits[progress.wait], progress))
     ++progress.wait;
-  if (progress.put == call.puts.size() && progress.wait == call.waits.size()) return Poll::Done;
-  return moved ? Poll::Moved : Poll::Idle;
+  if (progress.put == call.puts.size() && progress.wait == call.waits.size()) {
+    unlist(progress);
+    return Poll::Done;
+  }
+  if (moved) return Poll::Moved;
+  if (progress.sinceNs == 0) progress.sinceNs = base::SteadyClock().nowNs();
+  return Poll::Idle;
 }
 
 // Waits take the signals in the order in which they begin.
 void OneSided::claim(const OneSidedCall& call, OneSidedProgress& progress) {
-  progress.begun = true;
+  progress.begun = progress.listed = true;
+  underWay_.emplace_back(&call, &progress);
   for (const SignalWait& wait : call.waits)
     progress.wanted.push_back(claimed_[counter(wait.peer, wait.signal)] += wait.count);
 }
@@ -391,6 +397,32 @@ bool OneSided::isOver(const SignalWait& wait, const OneSidedProgress& progress) 
 int OneSided::waitsFor(const OneSidedCall& call, const OneSidedProgress& progress) {
   if (progress.put < call.puts.size()) return call.puts[progress.put].peer;
   return progress.wait < call.waits.size() ? call.waits[progress.wait].peer : -1;
+}
+
+void OneSided::unlist(OneSidedProgress& progress) {
+  std::erase_if(underWay_, [&](const auto& each) { return each.second == &progress; });
+  progress.listed = false;
+}
+
+void OneSided::forget(OneSidedProgress& progress) {
+  const std::lock_guard lock(mutex_);
+  unlist(progress);
+}
+
+std::string OneSided::describe() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& [call, progress] : underWay_) {
+    text += base::message("  ", call->describe(), " is under way");
+    if (progress->bytes > 0) text += base::message(", ", progress->bytes, " bytes sent");
+    const int peer = waitsFor(*call, *progress);
+    if (progress->sinceNs > 0 && peer >= 0)
+      text += base::message("; waits for rank ", peer, ", ",
+                            (base::SteadyClock().nowNs() - progress->sinceNs) / 1'000'000,
+                            " ms after it first had to wait");
+    text += "\n";
+  }
+  return text;
 }
 
 /// True when something has moved.

@@ -99,6 +99,10 @@ class OneSided {
   executor::Poll advance(const OneSidedCall& call, OneSidedProgress& progress);
   /// The rank that it waits for now, or -1.
   static int waitsFor(const OneSidedCall& call, const OneSidedProgress& progress);
+  /// Of a call that goes, perhaps without its end.
+  void forget(OneSidedProgress& progress);
+  /// The calls that have begun and are not over, a line each.
+  std::string describe() const;
   /// Takes a call over: the progress engine drives it. On any thread; calls nothing of CUDA.
   void post(std::unique_ptr<device::Work> work);
   /// The service's: one round. False when there is nothing left to serve.
@@ -142,6 +146,7 @@ class OneSided {
   void write(const OneSidedHeader& header, int from, const std::byte* data, uint64_t bytes,
              bool dataOfGpu);
   void claim(const OneSidedCall& call, OneSidedProgress& progress);
+  void unlist(OneSidedProgress& progress);
   bool isOver(const SignalWait& wait, const OneSidedProgress& progress) const;
   bool send(const Put& put, OneSidedProgress& progress);
   bool sendMessage(const Put& put, OneSidedProgress& progress);
@@ -168,6 +173,8 @@ class OneSided {
   int64_t alive_ = 0;                        // buffers, of all ranks, that are not given back
   std::vector<uint64_t> arrived_, claimed_;  // signals, by counter()
   std::map<int, std::pair<Error, int64_t>> breaks_;  // by peer: what, and since when
+  // Where whoever drives them has them.
+  std::vector<std::pair<const OneSidedCall*, const OneSidedProgress*>> underWay_;
   const std::shared_ptr<OneSidedService> service_;
   std::optional<Stream> stream_;  // of the service; with the endpoint
 

@@ -48,6 +48,8 @@ struct OneSidedProgress {
   size_t wait = 0;               ///< how many waits are over
   bool begun = false;            ///< its signals are its own
   std::vector<uint64_t> wanted;  ///< by wait: the count of signals at which it is over
+  int64_t sinceNs = 0;           ///< since when it has to wait; 0: it did not so far
+  bool listed = false;           ///< among those that are under way
 };
 
 }  // namespace tutti::communicator

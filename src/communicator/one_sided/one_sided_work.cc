@@ -28,7 +28,14 @@ constexpr uint32_t kLookEvery = 16;
 
 OneSidedWork::OneSidedWork(std::shared_ptr<const Owners> owners, OneSidedCall call,
                            CallPlacement placement)
-    : owners_(std::move(owners)), call_(std::move(call)), placement_(placement) {}
+    : owners_(std::move(owners)),
+      call_(std::move(call)),
+      placement_(placement),
+      network_(owners_->settings.reconnectMs) {}
+
+OneSidedWork::~OneSidedWork() {
+  if (progress_.listed && !owners_->who.inForkedChild()) owners_->oneSided.forget(progress_);
+}
 
 bool OneSidedWork::sharesCores() const { return owners_->links.sharesCores(); }
 
@@ -61,11 +68,22 @@ device::Work::Status OneSidedWork::poll() {
 
 // What is put to a rank that has left, nobody would take or miss.
 void OneSidedWork::requirePeers() const {
-  if (!owners_->peers.someoneStopped()) return;
   for (const Put& put : call_.puts)
-    if (put.peer != owners_->who.rank() &&
-        owners_->peers.stoppedAmong([&](int rank) { return rank == put.peer; }) >= 0)
-      base::fail(ErrorCode::PeerLost, owners_->who.name(put.peer), " has left");
+    if (hasStopped(put.peer)) return failWithout(put.peer);
+}
+
+bool OneSidedWork::hasStopped(int peer) const {
+  return owners_->peers.someoneStopped() &&
+         owners_->peers.stoppedAmong([peer](int rank) { return rank == peer; }) >= 0;
+}
+
+void OneSidedWork::failWithout(int peer) const {
+  const bool left = owners_->peers.hasLeft(peer);
+  owners_->failure.fail(
+      Error(left ? ErrorCode::PeerLost : ErrorCode::Aborted,
+            base::message(owners_->who.name(peer), left ? " left" : " shrinks the communicator",
+                          "; ", owners_->who.self(), " still needs it in ", call_.describe())),
+      true);
 }
 
 namespace {
@@ -109,10 +127,9 @@ void OneSidedWork::enqueue(StreamRef stream) && {
 void OneSidedWork::watch() {
   const int peer = OneSided::waitsFor(call_, progress_);
   const int64_t now = base::SteadyClock().nowNs();
-  if (sinceNs_ == 0) sinceNs_ = now;
   if (peer < 0) return;
   watchLeavers(peer, now);
-  if (now - sinceNs_ > owners_->settings.timeoutMs * 1'000'000)
+  if (now - progress_.sinceNs > owners_->settings.timeoutMs * 1'000'000)
     owners_->failure.fail(
         Error(ErrorCode::Timeout,
               base::message(owners_->who.self(), ": ", call_.describe(),
@@ -130,23 +147,24 @@ std::string OneSidedWork::told(int peer) const {
 
 // What a rank sent before it left still arrives; what has not after a while never will.
 void OneSidedWork::watchLeavers(int peer, int64_t nowNs) {
-  if (leaverSinceNs_ == 0 || !owners_->peers.someoneStopped() ||
-      owners_->peers.stoppedAmong([peer](int rank) { return rank == peer; }) < 0) {
+  if (leaverSinceNs_ == 0 || !hasStopped(peer)) {
     leaverSinceNs_ = nowNs;
     return;
   }
-  if (nowNs - leaverSinceNs_ <= kLeaverNs) return;
-  const bool left = owners_->peers.hasLeft(peer);
-  owners_->failure.fail(
-      Error(left ? ErrorCode::PeerLost : ErrorCode::Aborted,
-            base::message(owners_->who.name(peer), left ? " left" : " shrinks the communicator",
-                          "; ", owners_->who.self(), " still needs it in ", call_.describe())),
-      true);
+  if (nowNs - leaverSinceNs_ > kLeaverNs) failWithout(peer);
+}
+
+void OneSidedWork::lookAtNetwork(int peer, int64_t nowNs) {
+  if (nowNs - lookedNs_ < kInquireAfterNs) return;
+  lookedNs_ = nowNs;
+  const auto cut = network_.look(*owners_->links.endpoint(), 1, {&peer, 1}, nowNs);
+  if (cut) owners_->failure.fail(owners_->links.cut(*cut, call_.describe()), true);
 }
 
 void OneSidedWork::ask(int peer, int64_t nowNs) {
-  const int64_t waitedNs = nowNs - sinceNs_;
+  const int64_t waitedNs = nowNs - progress_.sinceNs;
   if (waitedNs < kInquireAfterNs) return;
+  lookAtNetwork(peer, nowNs);
   if (nowNs - askedNs_ >= kInquireAgainNs) {
     askedNs_ = nowNs;
     owners_->messages.send(peer, message::InquiryMessage{.by = message::Inquirer::Host});

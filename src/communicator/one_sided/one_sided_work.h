@@ -12,6 +12,7 @@
 #include <tutti/device.h>
 #include <tutti/window.h>
 
+#include "src/communicator/failure/network_watch.h"
 #include "src/communicator/one_sided/one_sided_call.h"
 #include "src/communicator/owners.h"
 #include "src/communicator/placement.h"
@@ -25,6 +26,8 @@ class OneSidedWork final : public device::Work {
   OneSidedWork(std::shared_ptr<const Owners> owners, OneSidedCall call, CallPlacement placement);
   /// The same call once more.
   OneSidedWork copy() const { return {owners_, call_, placement_}; }
+  ~OneSidedWork() override;
+  /// Before poll().
   OneSidedWork(OneSidedWork&&) noexcept = default;
   OneSidedWork& operator=(OneSidedWork&&) noexcept = default;
 
@@ -44,18 +47,21 @@ class OneSidedWork final : public device::Work {
  private:
   void watch();  // deadlines and departures, looked at now and then
   void watchLeavers(int peer, int64_t nowNs);
+  void lookAtNetwork(int peer, int64_t nowNs);
   void ask(int peer, int64_t nowNs);
   std::string told(int peer) const;
   void requirePeers() const;
+  bool hasStopped(int peer) const;
+  void failWithout(int peer) const;
 
   std::shared_ptr<const Owners> owners_;
   OneSidedCall call_;
   CallPlacement placement_;
   OneSidedProgress progress_;
   uint32_t idlePolls_ = 0;
-  int64_t sinceNs_ = 0;  // it waits; the clock is not read before
   int64_t leaverSinceNs_ = 0;
-  int64_t askedNs_ = 0;
+  int64_t askedNs_ = 0, lookedNs_ = 0;
+  NetworkWatch network_;
   bool straggling_ = false;
 };
 

@@ -274,6 +274,21 @@ TEST(OneSidedShrink, SurvivorsMakeNewWindows) {
   EXPECT_EQ(ranks.wait(2, 20s), 0) << ranks.output(2);
 }
 
+// Rows 2 and 6: who shrinks takes no part any more.
+TEST(OneSidedShrink, EndsWhatOthersPutToARankThatShrinks) {
+  auto ranks = Communicator::createLocal(2, {.setupTimeout = 20s});
+  std::vector<Window> windows;
+  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  std::thread shrinking([&] { EXPECT_EQ(ranks[1].shrink().size(), 2); });
+  const Outcome outcome = outcomeOf([&] {
+    while (true) ranks[0].signal({.peer = 1});
+  });
+  EXPECT_EQ(ranks[0].shrink().size(), 2);
+  shrinking.join();
+  EXPECT_EQ(outcome.code, ErrorCode::Aborted) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "shrinks the communicator")) << outcome.text;
+}
+
 TEST(OneSidedFork, TheChildMayNotUseWindows) {
   RankProcesses ranks(2, [](const Context& context) {
     Communicator c = context.join();

@@ -14,6 +14,7 @@
 #include <tutti/tutti.h>
 
 #include "tests/communicator/transfers.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
 
@@ -282,6 +283,30 @@ TEST(OneSided, WorksAlone) {
   const AwaitedSignals one{};
   ranks[0].waitSignals({.signals = {&one, 1}});
   EXPECT_EQ(word, 5);
+}
+
+// What is under way is listed, with whom it waits for, until it is over, or has failed.
+TEST(OneSided, DescribeListsWhatIsUnderWay) {
+  auto ranks = Communicator::createLocal(2, {.timeout = 700ms});
+  std::vector<Window> windows;
+  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  const auto shows = [&](const std::string& words) {
+    return ranks[0].describe().find(words) != std::string::npos;
+  };
+  const std::string line = "  wait for 2 signals of rank 1 is under way; waits for rank 1, ";
+  for (const bool fails : {false, true}) {
+    EXPECT_FALSE(shows("under way"));
+    Stream stream;
+    const AwaitedSignals two{.peer = 1, .count = 2};
+    ranks[0].waitSignals({.signals = {&two, 1}}, stream);
+    EXPECT_TRUE(eventually([&] { return shows(line); })) << ranks[0].describe();
+    if (!fails)
+      for (int i = 0; i < 2; ++i) ranks[1].signal({.peer = 0});
+    EXPECT_EQ(
+        outcomeOf([&] { stream.synchronize(); }).text.find("did not complete") != std::string::npos,
+        fails);
+  }
+  EXPECT_FALSE(shows("under way"));
 }
 
 TEST(OneSided, RefusesWhatCannotBe) {

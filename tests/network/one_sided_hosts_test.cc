@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,6 +22,7 @@
 #include "tests/support/network_hosts.h"
 #include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/text.h"
 #include "tests/support/with_network_hosts.h"
 
 namespace tutti::tests {
@@ -95,20 +99,26 @@ TEST_F(OneSidedHosts, AProgramMayEndWithItsWindows) {
   }
 }
 
-/// Puts to the next rank, and waits for the one before, until that fails.
-int putUntilItFails(const Context& context) {
+void putTo(Communicator& c, int peer, const Bytes& data, const Window& window) {
+  c.put({.send = data.data(),
+         .count = data.size(),
+         .type = DataType::UInt8,
+         .peer = peer,
+         .window = &window});
+}
+
+/// Puts to the next rank, and waits for the one before, until that fails. Or does nothing else than
+/// to wait.
+int putUntilItFails(const Context& context, bool puts) {
   Communicator c = context.join({.timeout = 60s});
-  std::vector<uint8_t> buffer(kBlock), data(kBlock, 4);
+  const Bytes data(kBlock, 4);
+  Bytes buffer(kBlock);
   const Window window = c.window(buffer.data(), buffer.size());
   c.barrier();
   context.say("joined");
   const Outcome outcome = outcomeOf([&] {
     while (true) {
-      c.put({.send = data.data(),
-             .count = kBlock,
-             .type = DataType::UInt8,
-             .peer = (c.rank() + 1) % c.size(),
-             .window = &window});
+      if (puts) putTo(c, (c.rank() + 1) % c.size(), data, window);
       waitFor(c, (c.rank() + c.size() - 1) % c.size());
     }
   });
@@ -130,7 +140,9 @@ void expectNamed(RankProcesses& ranks, int rank, const std::string& name, int64_
 
 TEST_F(OneSidedHosts, AKilledRankIsNamedByAll) {
   const NetworkHosts hosts(2);
-  RankProcesses ranks(3, putUntilItFails, [&](int rank) { hosts.enter(rank / 2); });
+  RankProcesses ranks(
+      3, [](const Context& context) { return putUntilItFails(context, true); },
+      [&](int rank) { hosts.enter(rank / 2); });
   for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
   std::this_thread::sleep_for(100ms);
   const int64_t killed = nowMs();
@@ -138,15 +150,132 @@ TEST_F(OneSidedHosts, AKilledRankIsNamedByAll) {
   for (const int r : {0, 1}) expectNamed(ranks, r, "rank 2 (pid ", killed, kDeathNoticedMs);
 }
 
+// In two jobs at once: one whose ranks put, and one whose ranks do nothing but wait.
 TEST_F(OneSidedHosts, ALostHostIsNamed) {
   const NetworkHosts hosts(2);
-  RankProcesses ranks(2, putUntilItFails, [&](int rank) { hosts.enter(rank); });
-  for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
+  const auto start = [&](bool puts) {
+    return std::make_unique<RankProcesses>(
+        2, [puts](const Context& context) { return putUntilItFails(context, puts); },
+        [&](int rank) { hosts.enter(rank); });
+  };
+  const std::unique_ptr<RankProcesses> jobs[] = {start(true), start(false)};
+  for (const auto& ranks : jobs)
+    for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks->awaitLine(r, "joined", 30s)) << ranks->output(r);
   std::this_thread::sleep_for(100ms);
   const int64_t lost = nowMs();
   hosts.unplug(1);
-  expectNamed(ranks, 0, "rank 1 (pid ", lost, kHostLossNoticedMs);
-  expectNamed(ranks, 1, "rank 0 (pid ", lost, kHostLossNoticedMs);
+  for (const auto& ranks : jobs) {
+    expectNamed(*ranks, 0, "rank 1 (pid ", lost, kHostLossNoticedMs);
+    expectNamed(*ranks, 1, "rank 0 (pid ", lost, kHostLossNoticedMs);
+  }
+}
+
+// Row 3: for who puts more to it than the network holds, and for who waits for it.
+TEST_F(OneSidedHosts, AStoppedRankIsAStragglerAndIsWaitedFor) {
+  const NetworkHosts hosts(2);
+  RankProcesses ranks(
+      2,
+      [](const Context& context) {
+        setLogSink([&](LogLevel, std::string_view line) { context.say(std::string(line)); });
+        const Bytes data = content(1, 30'000'000);
+        Bytes buffer(data.size());
+        {
+          Communicator c = context.join({.timeout = 60s, .straggler = 300ms});
+          const Window window = c.window(buffer.data(), buffer.size());
+          EXPECT_EQ(window.bytes(1 - c.rank()), buffer.size());
+          c.barrier();
+          context.say("joined");
+          std::this_thread::sleep_for(300ms);
+          putTo(c, 1 - c.rank(), data, window);
+          waitFor(c, 1 - c.rank());
+          c.barrier();
+        }
+        setLogSink({});
+        return buffer == data ? 0 : 1;
+      },
+      [&](int rank) { hosts.enter(rank); });
+  for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
+  ranks.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(2s);
+  ranks.signal(1, SIGCONT);
+  ASSERT_TRUE(ranks.allSucceed(30s));
+  const std::string out = ranks.output(0);
+  EXPECT_TRUE(contains(out, "put of 30000000 bytes to rank 1 has waited ")) << out;
+  EXPECT_TRUE(contains(out, "straggler: rank 1 (pid " + std::to_string(ranks.pid(1)))) << out;
+  EXPECT_TRUE(contains(out, " on host n1)")) << out;
+}
+
+/// Both ranks make a window and do `body`, which fails; what they say, with their code first.
+std::string failuresOf(const NetworkHosts& hosts, CommunicatorOptions options,
+                       const std::function<void(Communicator&, const Window&)>& body) {
+  RankProcesses ranks(
+      3,
+      [&](const Context& context) {
+        Communicator c = context.join(options);
+        const Outcome outcome = outcomeOf([&] {
+          const Window window = c.window(nullptr, 0);
+          body(c, window);
+        });
+        context.say(std::string(toString(outcome.code)) + "|" + outcome.text);
+        return 0;
+      },
+      [&](int rank) { hosts.enter(rank / 2); });
+  EXPECT_TRUE(ranks.allSucceed(30s));
+  return ranks.output(0) + ranks.output(1) + ranks.output(2);
+}
+
+int linesWith(const std::string& all, const std::string& words) {
+  int lines = 0;
+  for (size_t at = 0; (at = all.find(words, at)) != std::string::npos; ++at) ++lines;
+  return lines;
+}
+
+// Row 2.
+TEST_F(OneSidedHosts, AnAbortOnOneHostEndsTheWaitsOfAll) {
+  const NetworkHosts hosts(2);
+  const std::string all = failuresOf(hosts, {.timeout = 60s}, [](Communicator& c, const Window&) {
+    c.barrier();
+    if (c.rank() == 2) c.abort();
+    waitFor(c, (c.rank() + 1) % 3);
+  });
+  EXPECT_EQ(linesWith(all, "aborted|"), 3) << all;
+  EXPECT_EQ(linesWith(all, "abort() was called by rank 2 (pid "), 3) << all;
+}
+
+// Rows 4 and 5: ranks that say otherwise how large a buffer is cannot be; this is what they share.
+TEST_F(OneSidedHosts, AMismatchOfSignalsIsNamedByAll) {
+  const NetworkHosts hosts(2);
+  RankProcesses ranks(
+      2,
+      [](const Context& context) {
+        Communicator c = context.join({.timeout = 60s, .signals = context.rank + 1});
+        const Outcome outcome = outcomeOf([&] {
+          c.barrier();  // both have joined
+          const Window window = c.window(nullptr, 0);
+          waitFor(c, 1 - c.rank());
+        });
+        context.say(std::string(toString(outcome.code)) + "|" + outcome.text);
+        return 0;
+      },
+      [&](int rank) { hosts.enter(rank); });
+  EXPECT_TRUE(ranks.allSucceed(30s));
+  const std::string all = ranks.output(0) + ranks.output(1);
+  EXPECT_EQ(linesWith(all, "mismatch|ranks disagree about a communicator: "), 2) << all;
+}
+
+// Row 6: a rank that leaves, and one that never sends.
+TEST_F(OneSidedHosts, ARankThatLeavesOrNeverSendsIsNamed) {
+  const NetworkHosts hosts(2);
+  std::string all = failuresOf(hosts, {.timeout = 60s}, [](Communicator& c, const Window&) {
+    c.barrier();
+    if (c.rank() != 2) waitFor(c, 2);
+  });
+  EXPECT_EQ(linesWith(all, "peer lost|"), 2) << all;
+  EXPECT_GE(linesWith(all, "rank 2 (pid "), 2) << all;
+  all = failuresOf(hosts, {.timeout = 700ms},
+                   [](Communicator& c, const Window&) { waitFor(c, (c.rank() + 1) % 3); });
+  EXPECT_EQ(linesWith(all, "timeout|"), 3) << all;
+  EXPECT_EQ(linesWith(all, "did not complete within 700 ms; it waits for rank "), 3) << all;
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include "src/communicator/gpu/gpu_join.h"
 #include "tests/communicator/gpu/hosts.h"
 #include "tests/support/collective_checks.h"
+#include "tests/support/cut_connections.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
 #include "tests/support/sanitized.h"
@@ -196,18 +196,6 @@ TEST_F(GpuHostCalls, OfARankThatFailsEndTheOthers) {
                 }),
                 ErrorCode::Aborted, "reported by rank 2");
   }
-}
-
-/// Breaks all connections by TCP that this process has; returns how many.
-int cutConnections() {
-  int cut = 0;
-  for (int fd = 0; fd < 1024; ++fd) {
-    sockaddr_storage peer{};
-    socklen_t size = sizeof peer;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
-    if (peer.ss_family == AF_INET) cut += ::shutdown(fd, SHUT_RDWR) == 0 ? 1 : 0;
-  }
-  return cut;
 }
 
 // Connections of tcp are made again.

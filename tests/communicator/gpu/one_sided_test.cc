@@ -82,6 +82,20 @@ TEST_P(GpuOneSided, GraphsReplayThem) {
   for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
 }
 
+// A graph that was never launched does not keep its communicator.
+TEST_P(GpuOneSided, GraphsKeepNoCommunicator) {
+  Setting s(2, GetParam() ? 1 : 2, 1, {.timeout = 20s});
+  std::vector<Window> windows;
+  for (Communicator& c : s.ranks) windows.push_back(c.window(nullptr, 0));
+  const cudaGraphExec_t graph = capture(s.ranks[0], StreamRef(s.streams[0]).cuda(),
+                                        [&] { waitFor(s.ranks[0], 1, s.streams[0]); });
+  windows.erase(windows.begin());
+  s.ranks.erase(s.ranks.begin());
+  const Outcome outcome = outcomeOf([&] { waitFor(s.ranks[0], 0); });
+  EXPECT_EQ(outcome.code, ErrorCode::PeerLost) << outcome.text;
+  EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
 TEST_P(GpuOneSided, GroupsAreInFlightAtOnce) {
   Setting s(2, GetParam() ? 1 : 2, kPutCount);
   std::vector<Floats> inboxes;

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -14,6 +17,7 @@
 #include <tutti/tutti.h>
 
 #include "tests/communicator/transfers.h"
+#include "tests/support/cut_connections.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
@@ -55,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(All, OneSidedWays,
 TEST_P(OneSidedWays, PutAndItsSignalComeTogether) {
   auto ranks = make(2);
   runRanks(ranks, [](Communicator& c) {
-    for (const size_t bytes : {1, 23, 24, 25, 4096, 65535, 65536, 300001}) {
+    for (const size_t bytes : {1, 23, 24, 25, 4096, 65535, 65536, 300001, 4'000'000}) {
       const Memory memory = allocate(c, bytes + 20);
       const Window window = c.window(memory.data(), memory.bytes());
       const Bytes mine = content(bytes + static_cast<size_t>(c.rank()), bytes);
@@ -69,7 +73,10 @@ TEST_P(OneSidedWays, PutAndItsSignalComeTogether) {
       const AwaitedSignals one{.peer = 1 - c.rank()};
       c.waitSignals({.signals = {&one, 1}});
       const auto* const got = memory.as<uint8_t>();
-      EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), got + 7)) << bytes;
+      // From the end, which comes last.
+      EXPECT_TRUE(
+          std::equal(theirs.rbegin(), theirs.rend(), std::reverse_iterator(got + 7 + bytes)))
+          << bytes;
       EXPECT_TRUE(std::all_of(got, got + 7, [](uint8_t b) { return b == 0; })) << bytes;
       EXPECT_TRUE(std::all_of(got + 7 + bytes, got + bytes + 20, [](uint8_t b) { return b == 0; }));
       c.barrier();
@@ -150,6 +157,26 @@ TEST_P(OneSidedWays, SignalsCountByPeerAndNumber) {
   });
 }
 
+// The one that began first takes its signals first, though it needs more of them.
+TEST_P(OneSidedWays, WaitsTakeSignalsInTheOrderInWhichTheyBegin) {
+  auto ranks = make(2, {.timeout = 20s});
+  std::vector<Window> windows;
+  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  const auto begin = [&](uint64_t count, StreamRef stream, const char* line) {
+    const AwaitedSignals awaited{.peer = 1, .count = count};
+    ranks[0].waitSignals({.signals = {&awaited, 1}}, stream);
+    EXPECT_TRUE(eventually([&] { return ranks[0].describe().find(line) != std::string::npos; }));
+  };
+  Stream first, second;
+  begin(2, first, "wait for 2 signals of rank 1 is under way");
+  begin(1, second, "wait for 1 signal of rank 1 is under way");
+  for (int i = 0; i < 2; ++i) ranks[1].signal({.peer = 0});
+  first.synchronize();
+  EXPECT_FALSE(second.query());
+  ranks[1].signal({.peer = 0});
+  second.synchronize();
+}
+
 // Nobody who has made no use of a rank minds that it leaves.
 TEST_P(OneSidedWays, ARankMayLeaveBeforeOthersConnectToIt) {
   auto ranks = make(3);
@@ -164,6 +191,23 @@ TEST_P(OneSidedWays, ARankMayLeaveBeforeOthersConnectToIt) {
       std::this_thread::sleep_for(10ms);
     }
   });
+}
+
+// Nothing serves then, and who signals may make no further call.
+TEST_P(OneSidedWays, SignalsArriveWithoutWindows) {
+  auto ranks = make(2);
+  std::vector<Window> windows;
+  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  runRanks(ranks, [](Communicator& c) {  // so that they are connected
+    c.signal({.peer = 1 - c.rank()});
+    const AwaitedSignals one{.peer = 1 - c.rank()};
+    c.waitSignals({.signals = {&one, 1}});
+  });
+  windows.clear();
+  std::this_thread::sleep_for(10ms);  // until both know
+  ranks[0].signal({.peer = 1});
+  const AwaitedSignals one{.peer = 0};
+  ranks[1].waitSignals({.signals = {&one, 1}});
 }
 
 // On streams a wait holds back what is behind it, and nothing else.
@@ -222,6 +266,28 @@ TEST_P(OneSidedWays, GroupsAreInFlightAtOnce) {
       EXPECT_EQ(sum, 3 * (mine - c.rank()) + 3);
       c.barrier();
     }
+  });
+}
+
+// And go in the order in which they were issued.
+TEST_P(OneSidedWays, GroupsKeepTheOrderOfPuts) {
+  auto ranks = make(2);
+  runRanks(ranks, [](Communicator& c) {
+    const Memory memory = allocate(c, 8);
+    const Window window = c.window(memory.data(), 8);
+    const int64_t values[] = {1, 2, 3};
+    Group group;
+    for (const int64_t& value : values)
+      c.put({.send = &value,
+             .count = 1,
+             .type = DataType::Int64,
+             .peer = 1 - c.rank(),
+             .window = &window});
+    group.end();
+    const AwaitedSignals all{.peer = 1 - c.rank(), .count = 3};
+    c.waitSignals({.signals = {&all, 1}});
+    EXPECT_EQ(*memory.as<int64_t>(), 3);
+    c.barrier();
   });
 }
 
@@ -368,6 +434,43 @@ TEST(OneSided, RefusesWhatCannotBe) {
   EXPECT_EQ(outcomeOf([] { Communicator::createLocal(1, {.signals = 0}); }).code, InvalidArgument);
   EXPECT_EQ(outcomeOf([] { Communicator::createLocal(1, {.signals = 65537}); }).code,
             InvalidArgument);
+}
+
+/// Puts to the other rank and cuts connections between, while `goesOn`.
+void putAndCut(std::vector<Communicator>& ranks, const std::function<bool()>& goesOn) {
+  constexpr size_t kBytes = 2'000'000;
+  std::vector<std::vector<uint8_t>> buffers(2, std::vector<uint8_t>(kBytes));
+  std::vector<Window> windows;
+  for (size_t r = 0; r < 2; ++r) windows.push_back(ranks[r].window(buffers[r].data(), kBytes));
+  for (uint8_t round = 1; goesOn(); ++round) {
+    const std::vector<uint8_t> data(kBytes, round);
+    EXPECT_TRUE(round == 1 || cutConnections() > 0);
+    ranks[0].put({.send = data.data(),
+                  .count = kBytes,
+                  .type = DataType::UInt8,
+                  .peer = 1,
+                  .window = &windows[0]});
+    const AwaitedSignals one{.peer = 0};
+    ranks[1].waitSignals({.signals = {&one, 1}});
+    EXPECT_EQ(buffers[1], data);
+  }
+}
+
+// Only the connection ends: TCP makes it again, UCX names the peer. Of processes the control plane
+// tells more, and sooner.
+TEST(OneSidedBreak, OfAConnectionOfTcpIsMended) {
+  auto ranks = Communicator::createLocal(2, {.transport = "tcp"});
+  int rounds = 0;
+  putAndCut(ranks, [&] { return ++rounds < 5; });
+}
+
+TEST(OneSidedBreak, OfAConnectionOfUcxNamesThePeer) {
+  ::setenv("UCX_TLS", "tcp", 1);
+  auto ranks = Communicator::createLocal(2, {.transport = "ucx"});
+  ::unsetenv("UCX_TLS");
+  const Outcome outcome = outcomeOf([&] { putAndCut(ranks, [] { return true; }); });
+  expectError(outcome, ErrorCode::PeerLost, " was lost: its connection broke");
+  expectError(outcome, ErrorCode::PeerLost, "noticed by its windows");
 }
 
 TEST(OneSided, SuspendingWantsTheWindowsBack) {

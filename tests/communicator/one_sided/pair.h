@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <tutti/tutti.h>
@@ -16,29 +17,36 @@
 
 namespace tutti::tests {
 
+/// What ranks of one process are made of.
+inline std::vector<std::shared_ptr<Communicator::Impl>> makeParts(
+    int size, const CommunicatorOptions& options) {
+  const auto planes = bootstrap::makeLocalControlPlanes(size);
+  const auto shared = std::make_shared<communicator::SharedWindows>();
+  std::vector<int> members;
+  for (int rank = 0; rank < size; ++rank) members.push_back(rank);
+  std::vector<std::shared_ptr<Communicator::Impl>> parts;
+  std::vector<std::unique_ptr<transports::Endpoint>> endpoints;
+  for (int rank = 0; rank < size; ++rank) {
+    parts.push_back(std::make_shared<Communicator::Impl>(
+        communicator::Membership(
+            std::make_shared<communicator::World>(1, planes[static_cast<size_t>(rank)], shared),
+            members, rank, 1),
+        communicator::Settings::from(options)));
+    endpoints.push_back(transports::shm::makeShmEndpoint(
+        rank, size, transports::shm::chooseLayout(size, communicator::kChannels)));
+  }
+  Communicator::Impl::connectLocal(parts, std::move(endpoints));
+  return parts;
+}
+
 /// They have one window, and have sent each other a signal.
 class OneSidedPair {
  public:
   using Impl = Communicator::Impl;
-  static constexpr uint32_t kSignals = 2;
+  static constexpr int kSignals = 2;
 
   /// The buffer is rank 0's; rank 1 has none.
-  OneSidedPair(void* buffer, size_t bytes) {
-    const auto planes = bootstrap::makeLocalControlPlanes(2);
-    const auto shared = std::make_shared<communicator::SharedWindows>();
-    CommunicatorOptions options;
-    options.signals = kSignals;
-    std::vector<std::unique_ptr<transports::Endpoint>> endpoints;
-    for (int rank = 0; rank < 2; ++rank) {
-      impls_.push_back(std::make_shared<Impl>(
-          communicator::Membership(
-              std::make_shared<communicator::World>(1, planes[static_cast<size_t>(rank)], shared),
-              {0, 1}, rank, 1),
-          communicator::Settings::from(options)));
-      endpoints.push_back(transports::shm::makeShmEndpoint(
-          rank, 2, transports::shm::chooseLayout(2, communicator::kChannels)));
-    }
-    Impl::connectLocal(impls_, std::move(endpoints));
+  OneSidedPair(void* buffer, size_t bytes) : impls_(makeParts(2, {.signals = kSignals})) {
     for (const auto& impl : impls_) ranks_.emplace_back(impl);
     windows_.push_back(ranks_[0].window(buffer, bytes));
     windows_.push_back(ranks_[1].window(nullptr, 0));

@@ -29,6 +29,7 @@ Communicator::Impl::Impl(communicator::Membership membership, const communicator
 Communicator::Impl::~Impl() {
   if (who.inForkedChild()) return;  // nobody is told
   if (!watchdog.listens()) return;  // nobody has heard of it
+  oneSided.openGate();
   watchdog.forgetExit();
   gpu.finish();
   drain(base::Deadline::after(base::kLongestWait));  // transports have limits of their own

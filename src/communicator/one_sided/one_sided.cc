@@ -477,6 +477,16 @@ uint64_t OneSided::memoryBytes() const {
   return endpoint_ ? endpoint_->memoryBytes() : 0;
 }
 
+void OneSided::opensAtItsEnd(std::weak_ptr<device::StreamGate> gate) {
+  const std::lock_guard lock(mutex_);
+  gate_ = std::move(gate);
+}
+
+void OneSided::openGate() {
+  const std::lock_guard lock(mutex_);
+  if (const auto gate = gate_.lock()) gate->open();
+}
+
 transports::Endpoint* OneSided::endpoint() const {
   const std::lock_guard lock(mutex_);
   return endpoint_.get();

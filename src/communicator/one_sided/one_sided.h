@@ -46,6 +46,10 @@
 #include "src/executor/host/operation.h"
 #include "transports/connection.h"
 
+namespace tutti::device {
+class StreamGate;
+}
+
 namespace tutti::communicator {
 
 /// In each message's slot, where collectives have their fingerprint.
@@ -109,6 +113,10 @@ class OneSided {
   bool serve(bool& moved);
 
   // The end of the communicator.
+  /// The progress engine's, whose call may be the last owner: the end of the communicator waits for
+  /// streams, one of which waits for the gate of that call.
+  void opensAtItsEnd(std::weak_ptr<device::StreamGate> gate);
+  void openGate();
   /// After a failure: nothing is written any more when it returns.
   void quiet() const { const std::lock_guard lock(mutex_); }
   /// The same without a wait: whether nothing moves just now.
@@ -175,6 +183,7 @@ class OneSided {
   std::map<int, std::pair<Error, int64_t>> breaks_;  // by peer: what, and since when
   // Where whoever drives them has them.
   std::vector<std::pair<const OneSidedCall*, const OneSidedProgress*>> underWay_;
+  std::weak_ptr<device::StreamGate> gate_;  // of the call that let go of the communicator last
   const std::shared_ptr<OneSidedService> service_;
   std::optional<Stream> stream_;  // of the service; with the endpoint
 

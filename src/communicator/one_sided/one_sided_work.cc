@@ -93,7 +93,12 @@ class GatedWork final : public device::Work {
  public:
   GatedWork(OneSidedWork work, std::shared_ptr<device::StreamGate> gate)
       : work_(std::move(work)), gate_(std::move(gate)) {}
-  ~GatedWork() override { gate_->open(); }  // also of a call that has failed
+  // Also of a call that has failed. Who waits for the stream may end the program then, so the
+  // communicator is let go before.
+  ~GatedWork() override {
+    work_.letGo(gate_);
+    gate_->open();
+  }
   Status poll() override { return work_.poll(); }
 
  private:
@@ -122,6 +127,12 @@ void OneSidedWork::enqueue(StreamRef stream) && {
     oneSided.post(
         std::make_unique<GatedWork>(OneSidedWork(std::move(owners), call, placement), gate));
   });
+}
+
+void OneSidedWork::letGo(const std::shared_ptr<device::StreamGate>& gate) {
+  if (std::exchange(progress_.listed, false)) owners_->oneSided.forget(progress_);
+  owners_->oneSided.opensAtItsEnd(gate);
+  owners_.reset();
 }
 
 void OneSidedWork::watch() {

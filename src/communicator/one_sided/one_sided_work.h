@@ -18,6 +18,10 @@
 #include "src/communicator/placement.h"
 #include "src/device/host_stream.h"
 
+namespace tutti::device {
+class StreamGate;
+}
+
 namespace tutti::communicator {
 
 class OneSidedWork final : public device::Work {
@@ -43,6 +47,8 @@ class OneSidedWork final : public device::Work {
   /// Enqueues it on a stream of the rank's GPU: what it stores itself there, the rest by the
   /// progress engine, for which the stream waits.
   void enqueue(StreamRef stream) &&;
+  /// Of its communicator. If it was the last that kept it, the gate is opened before that ends.
+  void letGo(const std::shared_ptr<device::StreamGate>& gate);
 
  private:
   void watch();  // deadlines and departures, looked at now and then

@@ -82,6 +82,21 @@ TEST_P(GpuOneSided, GraphsReplayThem) {
   for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
 }
 
+// A call on a stream is its communicator's last owner: its end waits for streams, which the call
+// holds back no more.
+TEST_P(GpuOneSided, CallsMayOutliveTheCallersCommunicator) {
+  Setting s(2, GetParam() ? 1 : 2, 1);
+  std::vector<Window> windows;
+  for (Communicator& c : s.ranks) windows.push_back(c.window(nullptr, 0));
+  waitFor(s.ranks[0], 1, s.streams[0]);
+  windows.erase(windows.begin());
+  s.ranks.erase(s.ranks.begin());
+  s.ranks[0].signal({.peer = 0});
+  s.streams[0].synchronize();
+  const Outcome outcome = outcomeOf([&] { waitFor(s.ranks[0], 0); });
+  EXPECT_EQ(outcome.code, ErrorCode::PeerLost) << outcome.text;
+}
+
 // A graph that was never launched does not keep its communicator.
 TEST_P(GpuOneSided, GraphsKeepNoCommunicator) {
   Setting s(2, GetParam() ? 1 : 2, 1, {.timeout = 20s});

@@ -44,13 +44,17 @@ base::ByteWriter& putDead(base::ByteWriter& out, const std::set<int>& ranks) {
 }  // namespace
 
 HelloMessage HelloMessage::of(const Settings& settings, const std::string& network) {
-  return {settings.deterministic, settings.algorithm, settings.transport, network, {}, {}, {}, 0};
+  return {.deterministic = settings.deterministic,
+          .algorithm = settings.algorithm,
+          .transport = settings.transport,
+          .network = network,
+          .signals = settings.signals};
 }
 
 std::string HelloMessage::wishes() const {
   return base::message("deterministic=", int{deterministic}, " algorithm='",
                        base::printable(algorithm), "' transport='", base::printable(transport),
-                       "' between hosts='", base::printable(network), "'");
+                       "' between hosts='", base::printable(network), "' signals=", signals);
 }
 
 base::Bytes HelloMessage::write() const {
@@ -59,6 +63,7 @@ base::Bytes HelloMessage::write() const {
       .put(algorithm)
       .put(transport)
       .put(network)
+      .put(signals)
       .put(tuning)
       .put(address)
       .put(gpu)
@@ -73,6 +78,7 @@ HelloMessage HelloMessage::read(const base::Bytes& payload) {
   h.algorithm = in.getString("algorithm", kMaxNameBytes);
   h.transport = in.getString("transport", kMaxNameBytes);
   h.network = in.getString("network", kMaxNameBytes);
+  h.signals = in.get<uint32_t>("signals");
   h.tuning = in.getBytes("tuning");
   h.address = in.getBytes("address");
   h.gpu = in.getBytes("GPU's address");
@@ -198,7 +204,6 @@ base::Bytes WindowMessage::write() const {
       .put(kind)
       .put(window)
       .put(bytes)
-      .put(signals)
       .put(ofGpu)
       .put(gpuAddress)
       .put(place.window)
@@ -213,7 +218,6 @@ WindowMessage WindowMessage::read(const base::Bytes& payload, Origin) {
   message.kind = in.getEnum("kind of a window's message", Kind::Join, Kind::Closed);
   message.window = in.get<uint64_t>("window");
   message.bytes = in.get<uint64_t>("bytes of a buffer");
-  message.signals = in.get<uint32_t>("signals");
   message.ofGpu = in.getFlag("memory of a GPU");
   message.gpuAddress = in.get<uint64_t>("address of a GPU's buffer");
   message.place.window = in.get<uint64_t>("place's window");

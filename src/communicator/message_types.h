@@ -47,7 +47,8 @@ struct HelloMessage {
   std::string algorithm;
   std::string transport;
   std::string network;  // between hosts
-  base::Bytes tuning;   // rank 0's counts
+  uint32_t signals = 0;
+  base::Bytes tuning;  // rank 0's counts
   base::Bytes address;
   base::Bytes gpu;              // its address for the peer; empty without one
   uint32_t gpuDescriptors = 0;  // of that address, the last of all
@@ -162,7 +163,6 @@ struct WindowMessage {
   Kind kind = Kind::Join;
   uint64_t window = 0;
   uint64_t bytes = 0;
-  uint32_t signals = 0;
   bool ofGpu = false;
   uint64_t gpuAddress = 0;           ///< of the buffer, for ranks of the sender's process
   executor::WindowPlace place = {};  ///< of a buffer of the host

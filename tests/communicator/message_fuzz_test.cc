@@ -280,7 +280,7 @@ TEST_F(MessageFuzz, EachRuleOfTheirFormIsKept) {
   };
   using Kind = communicator::message::WindowMessage::Kind;
   const auto window = [](Kind kind) {
-    return communicator::message::WindowMessage{.kind = kind, .window = 1, .signals = 1}.write();
+    return communicator::message::WindowMessage{.kind = kind, .window = 1}.write();
   };
   const base::Bytes one{std::byte{0}};
   const std::vector<Case> bad{

@@ -69,7 +69,6 @@ uint64_t OneSided::open(void* data, uint64_t bytes, bool ofGpu) {
   messages_.sendAll(WindowMessage{.kind = WindowMessage::Kind::Opened,
                                   .window = window,
                                   .bytes = bytes,
-                                  .signals = settings_.signals,
                                   .ofGpu = ofGpu,
                                   .gpuAddress = ofGpu ? reinterpret_cast<uintptr_t>(data) : 0,
                                   .place = mine.place,
@@ -81,6 +80,12 @@ uint64_t OneSided::open(void* data, uint64_t bytes, bool ofGpu) {
 void OneSided::close(uint64_t window) {
   const std::lock_guard lock(mutex_);
   own_.erase(window);
+  {
+    const auto held = failure_.lock();
+    std::erase_if(theirs_, [window](const auto& each) {
+      return each.first.second == window && each.second.given;
+    });
+  }
   --alive_;
   messages_.sendAll(WindowMessage{.kind = WindowMessage::Kind::Closed, .window = window});
 }
@@ -171,11 +176,9 @@ void OneSided::makeEndpoint() {
   for (int peer = 0; peer < who_.size(); ++peer) {
     if (peer == who_.rank()) continue;
     transports::EndpointAddress address = endpoint_->address(peer);
-    messages_.send(peer,
-                   WindowMessage{.kind = WindowMessage::Kind::Join,
-                                 .signals = settings_.signals,
-                                 .address = std::move(address.blob)},
-                   std::move(address.descriptors));
+    messages_.send(
+        peer, WindowMessage{.kind = WindowMessage::Kind::Join, .address = std::move(address.blob)},
+        std::move(address.descriptors));
     if (ranks_[peer].address) connect(peer);
   }
 }
@@ -213,14 +216,9 @@ void OneSided::hear(int peer, WindowMessage told, std::vector<base::FileDescript
 
 void OneSided::hearOfBuffer(int peer, const WindowMessage& told) {
   const bool opens = told.kind == WindowMessage::Kind::Opened;
-  if (opens && told.signals != settings_.signals)
-    return failure_.fail(
-        Error(ErrorCode::Mismatch,
-              base::message("ranks disagree about a communicator: ", who_.name(peer), " has ",
-                            told.signals, " signals; ", who_.self(), " has ", settings_.signals)),
-        true);
+  const std::lock_guard lock(mutex_);
   {
-    const auto lock = failure_.lock();
+    const auto held = failure_.lock();
     const auto known = theirs_.find({peer, told.window});
     if (opens != (known == theirs_.end()) || (!opens && known->second.given))
       base::fail(ErrorCode::Refused, "window ", told.window, " is opened twice, or not open");
@@ -230,10 +228,11 @@ void OneSided::hearOfBuffer(int peer, const WindowMessage& told) {
                                       .ofGpu = told.ofGpu,
                                       .place = told.place,
                                       .exported = told.address};
+    else if (told.window <= opened_ && !own_.contains(told.window))
+      theirs_.erase(known);  // nobody asks for it any more
     else
       known->second.given = true;
   }
-  const std::lock_guard lock(mutex_);
   alive_ += opens ? 1 : -1;
   serveFromNowOn();
 }

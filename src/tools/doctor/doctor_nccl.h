@@ -23,7 +23,7 @@ struct NcclUse {
   std::vector<NcclLibrary> libraries;  ///< that it loads
   /// Why more is not known, or why none can be replaced: "it is linked statically"; or empty.
   std::string obstacle;
-  std::string own;  ///< path of Tutti's libnccl.so.2; empty where it is not found
+  std::string own;        ///< path of Tutti's libnccl.so.2; empty where it is not found
   std::string mend = {};  ///< where LD_PRELOAD is none; else empty
 };
 

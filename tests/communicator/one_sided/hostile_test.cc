@@ -174,7 +174,6 @@ TEST_F(HostileOneSided, ABufferLargerThanItsMemoryIsRefused) {
       .kind = communicator::message::WindowMessage::Kind::Opened,
       .window = 2,
       .bytes = uint64_t{1} << 40,
-      .signals = kSignals,
       .place = place};
   liar.messages.send(0, told);
   const int64_t word = 5;

@@ -25,6 +25,7 @@ TUTTI_NCCL_NAME(ncclCommGetUniqueId);
 ncclResult_t pncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
                            ncclComm_t* newcomm, ncclConfig_t* config) {
   return guardInGroup("ncclCommGrow", [&] {
+    TUTTI_REQUIRE(newcomm, "newcomm is null");
     if (comm) {
       TUTTI_REQUIRE(rank == -1, "rank is ", rank,
                     ", and that of a rank of comm is -1: it keeps its "

@@ -251,6 +251,11 @@ void Comm::stop(std::unique_lock<std::mutex>& lock) {
     changed_.wait_for(lock, std::chrono::milliseconds(1));
 }
 
+bool Comm::isAborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
 void Comm::abort() {
   std::unique_lock lock(mutex_);
   aborted_ = true;

@@ -91,11 +91,13 @@ class Comm {
     Parenthood& operator=(const Parenthood&) = delete;
     Communicator& communicator() const { return *comm_->communicator_; }
     bool revoked() const;
+    bool isAborted() const { return comm_->isAborted(); }
 
    private:
     std::shared_ptr<Comm> comm_;
   };
 
+  bool isAborted() const;
   /// Gives its memory back. Throws as Use does.
   void suspend();
   /// A suspended one that is being resumed: under way until ready() or failed(). One that is

@@ -75,6 +75,12 @@ void makeOne(Making& making) {
     making.parent.reset();
     if (!comm) return;
     comm->ready(std::move(*communicator));
+  } catch (const Error& e) {
+    const bool isOwn = (comm && comm->isAborted()) || (making.parent && making.parent->isAborted());
+    making.parent.reset();
+    if (isOwn && e.code() == ErrorCode::Aborted)
+      base::fail(ErrorCode::InvalidUsage, "ended by ncclCommAbort on this rank");
+    throw;
   } catch (...) {
     making.parent.reset();
     throw;
@@ -273,12 +279,10 @@ Making makeByShrink(ncclComm_t parent, const int* excluded, int excludedCount, n
   return making;
 }
 
+// PyTorch takes nothing but ncclSuccess there, whatever `blocking` says.
 Making makeByResume(ncclComm_t handle) {
   const auto comm = NcclHandles::ofProcess().find(handle);
-  Making making{.function = "ncclCommResume",
-                .comm = comm,
-                .handle = handle,
-                .blocking = comm->facts().config.blocking};
+  Making making{.function = "ncclCommResume", .comm = comm, .handle = handle, .blocking = true};
   making.make = [resumption = std::make_shared<Comm::Resumption>(comm)] {
     return resumption->resume();
   };

@@ -32,9 +32,17 @@ namespace {
 
 /// A buffer of a window is memory of the host or of this rank's GPU.
 bool isOfGpu(const Owners& c, const void* data, uint64_t bytes) {
+  TUTTI_REQUIRE(bytes <= UINTPTR_MAX - reinterpret_cast<uintptr_t>(data), "window: ", bytes,
+                " bytes at ", data, " are more than there can be");
   const CallBuffer buffer{"buffer", data, bytes};
-  return communicator::placementOf("window", {&buffer, 1}, c.settings.device).side ==
-         CallPlacement::Side::Gpu;
+  const bool isGpu = communicator::placementOf("window", {&buffer, 1}, c.settings.device).side ==
+                     CallPlacement::Side::Gpu;
+  if (isGpu && bytes > 0)
+    TUTTI_REQUIRE(
+        device::placeOf(data) == device::placeOf(static_cast<const std::byte*>(data) + bytes - 1),
+        "window: ", bytes, " bytes at ", data, " go beyond ",
+        device::describe(device::placeOf(data)));
+  return isGpu;
 }
 
 }  // namespace

@@ -40,7 +40,10 @@ std::variant<DoctorOptions, int> parseDoctor(int argc, const char* const* argv) 
       ->check(CLI::Range(1, 4096));
   app.add_option("--nccl", o.nccl,
                  "only which libnccl.so.2 a program loads; Python is asked what PyTorch loads")
-      ->type_name("PROGRAM");
+      ->type_name("PROGRAM")
+      ->check([](const std::string& program) {
+        return program.empty() ? "it names no program" : std::string();
+      });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

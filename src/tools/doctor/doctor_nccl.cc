@@ -136,9 +136,18 @@ std::string pathOf(const std::string& program) {
   std::error_code unknown;
   for (const std::string& place : places)
     if (fs::is_regular_file(place, unknown) && ::access(place.c_str(), X_OK) == 0) return place;
+  if (places[0] == program && fs::exists(program, unknown))
+    base::fail(ErrorCode::InvalidArgument, "--nccl: ", base::printable(program),
+               fs::is_directory(program, unknown) ? " is a folder" : " is not executable");
   base::fail(ErrorCode::InvalidArgument, "--nccl: there is no program ", base::printable(program));
 }
 
+bool isScript(const std::string& path) {
+  char begin[2] = {};
+  return std::ifstream(path, std::ios::binary).read(begin, 2) && begin[0] == '#' && begin[1] == '!';
+}
+
+/// Also a script of that name, which finds the interpreter that is meant.
 bool isPython(const std::string& path) {
   static const std::regex name("(python|pypy)[0-9.]*");
   return std::regex_match(fs::path(path).filename().string(), name);
@@ -226,14 +235,17 @@ NcclUse findNccl(const std::string& program, std::chrono::milliseconds longest) 
   NcclUse use{.program = program, .own = ownLibrary()};
   const std::string path = pathOf(program);
   const ElfFile file = readElfFile(path);
-  if (!file.isElf) {
+  if (isPython(path)) {
+    askPython(path, longest, use);
+  } else if (isScript(path)) {
     use.obstacle = "it is a script: ask for its interpreter, such as python";
     use.mend = "tutti doctor --nccl INTERPRETER";
+  } else if (!file.isOfThisMachine) {
+    use.obstacle = "it is no program for this processor, or is damaged";
+    use.mend = "name a program that runs here";
   } else if (!file.isDynamic) {
     use.obstacle = "it is linked statically, and takes no library from outside";
     use.mend = "link it with the shared libnccl.so.2";
-  } else if (isPython(path)) {
-    askPython(path, longest, use);
   } else {
     askLoader(path, longest, use);
   }

@@ -63,6 +63,9 @@ void setEnvironment(const EmulateOptions& options, const EmulationLibraries& lib
   const char* const before = std::getenv("LD_PRELOAD");
   setForProgram("LD_PRELOAD", libraries.preloadedAfter(before == nullptr ? "" : before));
   setForProgram("TUTTI_EMULATION_CUDA_VISIBLE_DEVICES", "1");
+  // A rank may load data while others wait in a call; these have time-outs of their own.
+  if (std::getenv("TUTTI_EMULATION_TIMEOUT") == nullptr)
+    setForProgram("TUTTI_EMULATION_TIMEOUT", "3600");
   const bool isSaid = options.devices == 0 && std::getenv(kDevicesVariable) != nullptr;
   if (!isSaid)
     setForProgram(kDevicesVariable,

@@ -164,6 +164,7 @@ TEST_F(GpuOneSidedHere, RefuseWhatDoesNotGoTogether) {
     c.put({.send = host.data(), .count = kPutCount, .peer = 1, .window = &windows[0]},
           s.streams[0]);
   });
+  refused("go beyond memory of cuda:0", [&] { c.window(s.values[0].data(), size_t{1} << 40); });
   if (deviceCount(DeviceKind::Cuda) > 1) {
     refused("put: send is memory of cuda:1", [&] { c.put(all(s.values[1], 1, windows[0])); });
     refused("window: buffer is memory of cuda:1", [&] { c.window(s.values[1].data(), 4); });

@@ -388,6 +388,7 @@ TEST(OneSided, RefusesWhatCannotBe) {
   using enum ErrorCode;
   Communicator& c = ranks[0];
   refused(InvalidUsage, "signal needs a window", [&] { c.signal({.peer = 1}); });
+  refused(InvalidArgument, "more than there can be", [&] { c.window(words, ~size_t{0}); });
   refused(InvalidUsage, "waitSignals needs a window", [&] {
     c.waitSignals({.signals = {&one, 1}});
   });

@@ -95,7 +95,20 @@ TEST(DoctorNccl, SaysWhyItDoesNotKnow) {
   expectError(outcomeOf([] { findNccl("no-such-program", 20s); }), ErrorCode::InvalidArgument,
               "there is no program no-such-program");
   expectError(outcomeOf([&] { findNccl(folder.path(), 20s); }), ErrorCode::InvalidArgument,
-              "there is no program");
+              "is a folder");
+  const std::string text = writeTo(folder, "text", "words");
+  EXPECT_EQ(findNccl(text, 20s).obstacle, "it is no program for this processor, or is damaged");
+  std::filesystem::permissions(text, std::filesystem::perms::owner_read);
+  expectError(outcomeOf([&] { findNccl(text, 20s); }), ErrorCode::InvalidArgument,
+              "is not executable");
+}
+
+// As a script that finds the Python of a project is one.
+TEST(DoctorNccl, AsksAScriptThatIsNamedAsPythonIs) {
+  const TemporaryFolder folder;
+  const std::string python =
+      writeTo(folder, "python3", "#!/bin/sh\necho obstacle: no module; exit 1\n");
+  EXPECT_EQ(findNccl(python, 20s).obstacle, "no module");
 }
 
 TEST(DoctorNccl, AsksPythonWhatPyTorchLoads) {

@@ -226,6 +226,9 @@ TEST_F(EmulateCommand, SaysHowToInstallTheEmulation) {
 TEST_F(EmulateCommand, GivesTheProgramItsEnvironment) {
   install();
   const std::string script = "echo \"$LD_PRELOAD\" $TUTTI_EMULATION_DEVICES \"$@\"; exit 7";
+  EXPECT_EQ(run({"sh", "-c", "echo $TUTTI_EMULATION_TIMEOUT"}).out, "3600\n");
+  EXPECT_EQ(run({"sh", "-c", "echo $TUTTI_EMULATION_TIMEOUT"}, {"TUTTI_EMULATION_TIMEOUT=9"}).out,
+            "9\n");
   const std::string mine = libraries().string() + "/libcudart.so.13:" + libraries().string() +
                            "/libcuda.so.1:" + libraries().string() + "/libnccl.so.2";
   Result result = run({"--devices", "3", "--", "sh", "-c", script, "sh", "--devices"});

@@ -31,4 +31,8 @@ fi
 
 cmake --build build --target torch_tests -- --quiet -j "${JOBS:-$(nproc)}"
 # One after the other: each has two or four ranks.
-ctest --test-dir build -L '^torch$' --output-on-failure --no-tests=error
+status=0
+ctest --test-dir build -L '^torch$' --output-on-failure --no-tests=error || status=$?
+echo "== make torch: what has run"
+grep -E '^[0-9]+ (cases|tests of PyTorch) with ' build/Testing/Temporary/LastTest.log || true
+exit $status

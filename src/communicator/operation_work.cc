@@ -220,12 +220,9 @@ void OperationWork::watchLeavers() {
   if (leaver != leaver_) leaverSinceNs_ = now;
   leaver_ = leaver;
   if (leaver < 0 || now - leaverSinceNs_ <= kLeaverNs) return;
-  const bool left = owners_->peers.hasLeft(leaver);
-  const Membership& who = owners_->who;
   owners_->failure.fail(
-      Error(left ? ErrorCode::PeerLost : ErrorCode::Aborted,
-            base::message(who.name(leaver), left ? " left" : " shrinks the communicator", "; ",
-                          who.self(), " still needs it in ", entry_.nameAndCall())),
+      owners_->peers.absence(leaver, base::message("; ", owners_->who.self(), " still needs it in ",
+                                                   entry_.nameAndCall())),
       true);
 }
 

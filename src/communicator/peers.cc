@@ -54,6 +54,12 @@ bool Peers::hasLeft(int peer) const {
   return at(peer, lock).left;
 }
 
+Error Peers::absence(int peer, const std::string& rest) const {
+  const bool left = hasLeft(peer);
+  return Error(left ? ErrorCode::PeerLost : ErrorCode::Aborted,
+               base::message(who_.name(peer), left ? " left" : " shrinks the communicator", rest));
+}
+
 std::optional<message::StatusMessage> Peers::status(int peer) const {
   const Lock lock = failure_.lock();
   const std::optional<Answer>& answer = at(peer, lock).answer;
@@ -64,7 +70,7 @@ std::optional<Peers::Stopped> Peers::stoppedBefore(uint64_t sequence) const {
   const Lock lock = failure_.lock();
   for (int peer = 0; peer < who_.size(); ++peer)
     if (const Peer& p = at(peer, lock); p.stoppedAfter && *p.stoppedAfter < sequence)
-      return Stopped{peer, p.left, *p.stoppedAfter};
+      return Stopped{peer, *p.stoppedAfter};
   return std::nullopt;
 }
 

@@ -46,7 +46,6 @@ class Peers {
   /// A rank that takes part in nothing any more.
   struct Stopped {
     int peer;
-    bool left;  // else it shrinks the communicator
     uint64_t after;
   };
 
@@ -63,6 +62,8 @@ class Peers {
 
   // Anybody's.
   bool hasLeft(int peer) const;
+  /// Of one that left or shrinks; `rest` follows "rank 1 left".
+  Error absence(int peer, const std::string& rest) const;
   std::optional<message::StatusMessage> status(int peer) const;  ///< nothing: it has not answered
   bool someoneStopped() const { return someoneStopped_.load(std::memory_order_acquire); }
   /// A rank that left or shrinks makes collective `sequence` impossible.

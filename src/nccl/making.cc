@@ -70,19 +70,16 @@ Error asError(const std::exception_ptr& failure) {
 /// The parent is free again before anybody hears of the child's end.
 void makeOne(Making& making) {
   const auto comm = making.comm;
+  auto parent = std::move(making.parent);
   try {
     auto communicator = making.make();
-    making.parent.reset();
+    parent.reset();
     if (!comm) return;
     comm->ready(std::move(*communicator));
   } catch (const Error& e) {
-    const bool isOwn = (comm && comm->isAborted()) || (making.parent && making.parent->isAborted());
-    making.parent.reset();
+    const bool isOwn = (comm && comm->isAborted()) || (parent && parent->isAborted());
     if (isOwn && e.code() == ErrorCode::Aborted)
       base::fail(ErrorCode::InvalidUsage, "ended by ncclCommAbort on this rank");
-    throw;
-  } catch (...) {
-    making.parent.reset();
     throw;
   }
   logMade(making);
@@ -291,7 +288,6 @@ Making makeByResume(ncclComm_t handle) {
 
 Making makeByGrow(ncclComm_t parent, int size, const ncclUniqueId* id, ncclComm_t* out,
                   const ncclConfig_t* config) {
-  TUTTI_REQUIRE(out, "newcomm is null");
   const auto above = NcclHandles::ofProcess().find(parent);
   const NcclConfig settings = readConfigOfChild(config, *above);
   Making making{.function = "ncclCommGrow", .out = out, .blocking = settings.blocking};

@@ -18,6 +18,7 @@
 
 #include "tests/communicator/transfers.h"
 #include "tests/support/all_reduce_loop.h"
+#include "tests/support/failure_report.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/network_hosts.h"
 #include "tests/support/outcome.h"
@@ -116,26 +117,13 @@ int putUntilItFails(const Context& context, bool puts) {
   const Window window = c.window(buffer.data(), buffer.size());
   c.barrier();
   context.say("joined");
-  const Outcome outcome = outcomeOf([&] {
+  reportFailure(context, [&] {
     while (true) {
       if (puts) putTo(c, (c.rank() + 1) % c.size(), data, window);
       waitFor(c, (c.rank() + c.size() - 1) % c.size());
     }
   });
-  context.say("failed-at " + std::to_string(nowMs()));
-  context.say(std::string(toString(outcome.code)) + "|" + outcome.text);
   return 0;
-}
-
-void expectNamed(RankProcesses& ranks, int rank, const std::string& name, int64_t since,
-                 int64_t withinMs) {
-  ASSERT_EQ(ranks.wait(rank, 20s), 0) << ranks.output(rank);
-  const std::string out = ranks.output(rank);
-  EXPECT_NE(out.find("peer lost|"), std::string::npos) << out;
-  EXPECT_NE(out.find(name), std::string::npos) << out;
-  const auto at = out.find("failed-at ");
-  ASSERT_NE(at, std::string::npos) << out;
-  EXPECT_LE(std::stoll(out.substr(at + 10)) - since, withinMs) << out;
 }
 
 TEST_F(OneSidedHosts, AKilledRankIsNamedByAll) {
@@ -147,7 +135,8 @@ TEST_F(OneSidedHosts, AKilledRankIsNamedByAll) {
   std::this_thread::sleep_for(100ms);
   const int64_t killed = nowMs();
   ranks.signal(2, SIGKILL);
-  for (const int r : {0, 1}) expectNamed(ranks, r, "rank 2 (pid ", killed, kDeathNoticedMs);
+  for (const int r : {0, 1})
+    expectReported(ranks, r, {"peer lost|rank 2 (pid "}, killed, kDeathNoticedMs);
 }
 
 // In two jobs at once: one whose ranks put, and one whose ranks do nothing but wait.
@@ -165,8 +154,8 @@ TEST_F(OneSidedHosts, ALostHostIsNamed) {
   const int64_t lost = nowMs();
   hosts.unplug(1);
   for (const auto& ranks : jobs) {
-    expectNamed(*ranks, 0, "rank 1 (pid ", lost, kHostLossNoticedMs);
-    expectNamed(*ranks, 1, "rank 0 (pid ", lost, kHostLossNoticedMs);
+    expectReported(*ranks, 0, {"peer lost|", "rank 1 (pid "}, lost, kHostLossNoticedMs);
+    expectReported(*ranks, 1, {"peer lost|", "rank 0 (pid "}, lost, kHostLossNoticedMs);
   }
 }
 

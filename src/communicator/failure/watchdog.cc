@@ -133,12 +133,11 @@ bool Watchdog::lookForLeavers(const Recorder::Entry& entry) {
   if (!owners_.peers.someoneStopped() || !entry.collective()) return false;
   const auto stopped = owners_.peers.stoppedBefore(entry.sequence);
   if (!stopped) return false;
-  owners_.failure.fail(Error(stopped->left ? ErrorCode::PeerLost : ErrorCode::Aborted,
-                             base::message(owners_.who.name(stopped->peer),
-                                           stopped->left ? " left" : " shrinks the communicator",
-                                           " after operation ", stopped->after, "; ",
-                                           owners_.who.self(), " is in ", entry.nameAndCall())),
-                       true);
+  owners_.failure.fail(
+      owners_.peers.absence(stopped->peer,
+                            base::message(" after operation ", stopped->after, "; ",
+                                          owners_.who.self(), " is in ", entry.nameAndCall())),
+      true);
   return true;
 }
 

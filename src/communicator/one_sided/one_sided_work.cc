@@ -78,11 +78,9 @@ bool OneSidedWork::hasStopped(int peer) const {
 }
 
 void OneSidedWork::failWithout(int peer) const {
-  const bool left = owners_->peers.hasLeft(peer);
   owners_->failure.fail(
-      Error(left ? ErrorCode::PeerLost : ErrorCode::Aborted,
-            base::message(owners_->who.name(peer), left ? " left" : " shrinks the communicator",
-                          "; ", owners_->who.self(), " still needs it in ", call_.describe())),
+      owners_->peers.absence(
+          peer, base::message("; ", owners_->who.self(), " still needs it in ", call_.describe())),
       true);
 }
 

@@ -11,6 +11,7 @@
 
 #include <tutti/tutti.h>
 
+#include "tests/support/failure_report.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/rank_processes.h"
@@ -22,10 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using Context = RankProcesses::Context;
 
-int64_t nowMs() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
-}
-
 void sumForEver(
     Communicator& c, size_t count, const std::function<void()>& ready = [] {}) {
   std::vector<float> x(count, 1.0f), y(count);
@@ -36,17 +33,6 @@ void sumForEver(
 void sum(Communicator& c, size_t count) {
   std::vector<float> x(count), y(count);
   c.allReduce({.send = x.data(), .recv = y.data(), .count = count});
-}
-
-// Runs the loop until it fails and reports how: "code|what".
-void reportFailure(const Context& context, const std::function<void()>& body) {
-  try {
-    body();
-    context.say("no error");
-  } catch (const Error& e) {
-    context.say("failed-at " + std::to_string(nowMs()));
-    context.say(std::string(toString(e.code())) + "|" + e.what());
-  }
 }
 
 // Row 1 of the failure table, local: also with messages of several sizes, so that the death falls
@@ -67,12 +53,8 @@ TEST(Death, EverySurvivorNamesTheDeadRankWithinASecond) {
     const int64_t killed = nowMs();
     ranks.signal(2, SIGKILL);
     for (const int r : {0, 1, 3}) {
-      ASSERT_EQ(ranks.wait(r, 5s), 0) << ranks.output(r);
-      const std::string out = ranks.output(r);
-      EXPECT_TRUE(contains(out, "peer lost|rank 2 (pid " + std::to_string(ranks.pid(2)))) << out;
-      const auto at = out.find("failed-at ");
-      ASSERT_NE(at, std::string::npos) << out;
-      EXPECT_LE(std::stoll(out.substr(at + 10)) - killed, kDeathNoticedMs) << out;
+      expectReported(ranks, r, {"peer lost|rank 2 (pid " + std::to_string(ranks.pid(2))}, killed,
+                     kDeathNoticedMs);
     }
   }
 }

@@ -375,21 +375,27 @@ TEST(GrowStopped, RanksThatDoNotGoOnAreNamedAtTheDeadline) {
 
 // ---- what ends it
 
+using Act = std::function<void(Communicator&, std::stop_source&)>;
+
+/// A while later rank 1 does `act`.
+void growWhile(const Act& act, const Context& context, Communicator& c, GrowArgs args) {
+  std::stop_source stop;
+  std::jthread actor;
+  if (context.rank == 1) {
+    args.stop = stop.get_token();
+    actor = std::jthread([&] {
+      std::this_thread::sleep_for(500ms);
+      act(c, stop);
+    });
+  }
+  GrowingRanks::growAndSay(context, c, args);
+}
+
 /// All ranks of a job that lacks one hear `parts` when rank 1 has done `act`.
-void expectEndedBy(const std::function<void(Communicator&, std::stop_source&)>& act,
-                   const std::vector<std::string>& parts, bool usable) {
+void expectEndedBy(const Act& act, const std::vector<std::string>& parts, bool usable) {
   GrowingRanks job{.size = 4, .options = kLong};
   job.old = [&](const Context& context, Communicator& c, GrowArgs args) {
-    std::stop_source stop;
-    std::jthread actor;
-    if (context.rank == 1) {
-      args.stop = stop.get_token();
-      actor = std::jthread([&] {
-        std::this_thread::sleep_for(500ms);
-        act(c, stop);
-      });
-    }
-    GrowingRanks::growAndSay(context, c, args);
+    growWhile(act, context, c, args);
   };
   const auto ranks = job.start();
   expectAll(*ranks, 3, 2, parts, usable);
@@ -406,24 +412,14 @@ TEST(GrowEnds, ByAnAbortOfTheCommunicatorThatGrows) {
 }
 
 /// A job whose rank 3 is connected, and does not say where its transports are. Rank 1 calls `act`.
-std::unique_ptr<RankProcesses> startWithASilentRank(
-    const CommunicatorOptions& options,
-    const std::function<void(Communicator&, std::stop_source&)>& act) {
+std::unique_ptr<RankProcesses> startWithASilentRank(const CommunicatorOptions& options,
+                                                    const Act& act) {
   GrowingRanks job{.size = 4, .processes = 4, .options = options};
   job.adjust = [](int rank, CommunicatorOptions& its) {  // existing ranks end it
     if (rank >= 2) its.setupTimeout = kPatience;
   };
   job.old = [=](const Context& context, Communicator& c, GrowArgs args) {
-    std::stop_source stop;
-    std::jthread actor;
-    if (context.rank == 1) {
-      args.stop = stop.get_token();
-      actor = std::jthread([&] {
-        std::this_thread::sleep_for(500ms);
-        act(c, stop);
-      });
-    }
-    GrowingRanks::growAndSay(context, c, args);
+    growWhile(act, context, c, args);
   };
   job.fresh = [](const Context& context, const CommunicatorOptions& mine) {
     if (context.rank == 2) return GrowingRanks::createAndSay(context, mine);

@@ -14,6 +14,7 @@
 
 #include <tutti/tutti.h>
 
+#include "tests/support/failure_report.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
@@ -25,16 +26,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Context = RankProcesses::Context;
-
-int64_t nowMs() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
-}
-
-void reportFailure(const Context& context, const std::function<void()>& body) {
-  const Outcome outcome = outcomeOf(body);
-  context.say("failed-at " + std::to_string(nowMs()));
-  context.say(std::string(toString(outcome.code)) + "|" + outcome.text);
-}
 
 void waitFor(Communicator& c, int peer, StreamRef stream = {}) {
   const AwaitedSignals one{.peer = peer};
@@ -74,12 +65,8 @@ TEST(OneSidedDeath, EverySurvivorNamesTheDeadRankWithinASecond) {
       const int64_t killed = nowMs();
       ranks.signal(1, SIGKILL);
       for (const int r : {0, 2}) {
-        ASSERT_EQ(ranks.wait(r, 5s), 0) << ranks.output(r);
-        const std::string out = ranks.output(r);
-        EXPECT_TRUE(contains(out, "peer lost|rank 1 (pid " + std::to_string(ranks.pid(1)))) << out;
-        const auto at = out.find("failed-at ");
-        ASSERT_NE(at, std::string::npos) << out;
-        EXPECT_LE(std::stoll(out.substr(at + 10)) - killed, kDeathNoticedMs) << out;
+        expectReported(ranks, r, {"peer lost|rank 1 (pid " + std::to_string(ranks.pid(1))}, killed,
+                       kDeathNoticedMs);
       }
     }
 }

@@ -100,6 +100,7 @@
 #include <vector>
 
 #include <tutti/arguments.h>
+#include <tutti/buffer.h>
 #include <tutti/device.h>
 #include <tutti/error.h>
 #include <tutti/reduction.h>
@@ -336,7 +337,9 @@ class Communicator {
 
   /// \name One-sided calls, which tutti/window.h explains
   /// @{
-  Window window(void* buffer, size_t bytes);
+  /// `buffer` has a size, as a span and `{pointer, count}` have; null is a buffer of no bytes.
+  /// Throws InvalidArgument otherwise.
+  Window window(MutableBuffer buffer);
   void put(const PutArgs& args, StreamRef stream = {});
   void signal(const SignalArgs& args, StreamRef stream = {});
   void waitSignals(const WaitSignalsArgs& args, StreamRef stream = {});

@@ -4,6 +4,7 @@
 /// Includes the whole library. Link tutti::tutti.
 
 #include <tutti/arguments.h>
+#include <tutti/buffer.h>
 #include <tutti/communicator.h>
 #include <tutti/device.h>
 #include <tutti/error.h>

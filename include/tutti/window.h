@@ -33,8 +33,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include <tutti/buffer.h>
 #include <tutti/types.h>
 
 namespace tutti {
@@ -75,9 +77,9 @@ class Window {
 
 /// Arguments of Communicator::put().
 struct PutArgs {
-  const void* send = nullptr;
-  size_t count = 0;
-  DataType type = DataType::Float32;
+  ConstBuffer send = {};
+  std::optional<size_t> count = {};  ///< not set: the size of send
+  std::optional<DataType> type = {};
   int peer = 0;  ///< the rank whose buffer is written; this rank itself is allowed
   const Window* window = nullptr;
   size_t offset = 0;  ///< where the data go in the peer's buffer, in bytes

@@ -22,6 +22,20 @@ size_t sum(std::span<const size_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), size_t{0});
 }
 
+/// What the call says, or its buffers; a communicator refuses what does not agree.
+template <class Args>
+DataType typeOf(const Args& args) {
+  for (const auto& known : {args.type, args.send.type(), args.recv.type()})
+    if (known) return *known;
+  throw Error(ErrorCode::InvalidArgument, "nothing says what the elements are: set .type");
+}
+
+template <class Args>
+size_t countOf(const Args& args) {
+  require(args.count.has_value(), "a call on a mesh needs a count: set .count");
+  return *args.count;
+}
+
 void requireNoGaps(std::span<const size_t> offsets) {
   require(offsets.empty(), "blocks lie one after the other: no offsets are taken");
 }
@@ -93,55 +107,60 @@ void MeshCommunicator::perform(Purpose purpose, PurposeForm form, StreamRef stre
 }
 
 void MeshCommunicator::allReduce(Purpose purpose, const AllReduceArgs& args, StreamRef stream) {
-  counters_.allReduce.add(args.count * sizeOf(args.type));
+  const size_t count = countOf(args);
+  counters_.allReduce.add(count * sizeOf(typeOf(args)));
   perform(purpose, PurposeForm::AllReduce, stream,
-          {args.type, args.send, args.recv, args.count, 0, args.count, 0},
+          {typeOf(args), args.send.data(), args.recv.data(), count, 0, count, 0},
           [&](StreamRef on) { ranks_->allReduce(args, on); });
 }
 
 void MeshCommunicator::reduceScatter(Purpose purpose, const ReduceScatterArgs& args,
                                      StreamRef stream) {
-  counters_.reduceScatter.add(bytesOfAll(args.count, args.type));
-  const Block own = blockOf(args.count);
+  const size_t count = countOf(args);
+  counters_.reduceScatter.add(bytesOfAll(count, typeOf(args)));
+  const Block own = blockOf(count);
   perform(purpose, PurposeForm::ReduceScatter, stream,
-          {args.type, args.send, args.recv, args.count, own.begin, own.count, 0},
+          {typeOf(args), args.send.data(), args.recv.data(), count, own.begin, own.count, 0},
           [&](StreamRef on) { ranks_->reduceScatter(args, on); });
 }
 
 void MeshCommunicator::reduceScatterV(Purpose purpose, const ReduceScatterVArgs& args,
                                       StreamRef stream) {
   requireNoGaps(args.offsets);
-  counters_.reduceScatter.add(sum(args.counts) * sizeOf(args.type));
+  counters_.reduceScatter.add(sum(args.counts) * sizeOf(typeOf(args)));
   const Block own = blockOf(args.counts);
   perform(purpose, PurposeForm::ReduceScatterV, stream,
-          {args.type, args.send, args.recv, own.count, own.begin, own.count, 0},
+          {typeOf(args), args.send.data(), args.recv.data(), own.count, own.begin, own.count, 0},
           [&](StreamRef on) { ranks_->reduceScatterV(args, on); });
 }
 
 void MeshCommunicator::allGather(Purpose purpose, const AllGatherArgs& args, StreamRef stream) {
-  counters_.allGather.add(bytesOfAll(args.count, args.type));
-  const Block own = blockOf(args.count);
+  const size_t count = countOf(args);
+  counters_.allGather.add(bytesOfAll(count, typeOf(args)));
+  const Block own = blockOf(count);
   perform(purpose, PurposeForm::AllGather, stream,
-          {args.type, args.send, args.recv, args.count * static_cast<size_t>(size_), 0, own.count,
-           own.begin},
+          {typeOf(args), args.send.data(), args.recv.data(), count * static_cast<size_t>(size_), 0,
+           own.count, own.begin},
           [&](StreamRef on) { ranks_->allGather(args, on); });
 }
 
 void MeshCommunicator::allGatherV(Purpose purpose, const AllGatherVArgs& args, StreamRef stream) {
   requireNoGaps(args.offsets);
-  counters_.allGather.add(sum(args.counts) * sizeOf(args.type));
+  counters_.allGather.add(sum(args.counts) * sizeOf(typeOf(args)));
   const Block own = blockOf(args.counts);
-  perform(purpose, PurposeForm::AllGatherV, stream,
-          {args.type, args.send, args.recv, sum(args.counts), 0, own.count, own.begin},
-          [&](StreamRef on) { ranks_->allGatherV(args, on); });
+  perform(
+      purpose, PurposeForm::AllGatherV, stream,
+      {typeOf(args), args.send.data(), args.recv.data(), sum(args.counts), 0, own.count, own.begin},
+      [&](StreamRef on) { ranks_->allGatherV(args, on); });
 }
 
 void MeshCommunicator::allToAll(Purpose purpose, const AllToAllArgs& args, StreamRef stream) {
-  counters_.allToAll.add(bytesOfAll(args.count, args.type));
-  const Block own = blockOf(args.count);
+  const size_t count = countOf(args);
+  counters_.allToAll.add(bytesOfAll(count, typeOf(args)));
+  const Block own = blockOf(count);
   perform(purpose, PurposeForm::AllToAll, stream,
-          {args.type, args.send, args.recv, args.count * static_cast<size_t>(size_), own.begin,
-           own.count, own.begin},
+          {typeOf(args), args.send.data(), args.recv.data(), count * static_cast<size_t>(size_),
+           own.begin, own.count, own.begin},
           [&](StreamRef on) { ranks_->allToAll(args, on); });
 }
 
@@ -150,9 +169,9 @@ void MeshCommunicator::allToAllV(Purpose purpose, const AllToAllVArgs& args, Str
   requireNoGaps(args.recvOffsets);
   const size_t received = sum(args.recvCounts);
   const Block own = blockOf(args.sendCounts);
-  counters_.allToAll.add(std::max(sum(args.sendCounts), received) * sizeOf(args.type));
+  counters_.allToAll.add(std::max(sum(args.sendCounts), received) * sizeOf(typeOf(args)));
   perform(purpose, PurposeForm::AllToAllV, stream,
-          {args.type, args.send, args.recv, received, own.begin, own.count,
+          {typeOf(args), args.send.data(), args.recv.data(), received, own.begin, own.count,
            blockOf(args.recvCounts).begin},
           [&](StreamRef on) { ranks_->allToAllV(args, on); });
 }

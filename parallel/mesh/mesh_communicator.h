@@ -80,8 +80,8 @@ class MeshCommunicator {
   /// A dry one has no bits that could differ.
   bool deterministic() const { return !ranks_ || ranks_->deterministic(); }
 
-  // As Communicator's, whose errors they have; blocks of several sizes lie one after the other, and
-  // offsets are refused (InvalidArgument).
+  // As Communicator's, whose errors they have; each has its count. Blocks of several sizes lie one
+  // after the other, and offsets are refused (InvalidArgument).
   void allReduce(Purpose purpose, const AllReduceArgs& args, StreamRef stream = {});
   void reduceScatter(Purpose purpose, const ReduceScatterArgs& args, StreamRef stream = {});
   void reduceScatterV(Purpose purpose, const ReduceScatterVArgs& args, StreamRef stream = {});

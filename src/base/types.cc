@@ -1,3 +1,4 @@
+#include <tutti/buffer.h>
 #include <tutti/types.h>
 
 #include <array>
@@ -7,26 +8,9 @@
 namespace tutti {
 namespace {
 
-struct TypeFacts {
-  const char* name;
-  size_t bytes;
-};
-constexpr std::array<TypeFacts, kDataTypeCount> kTypes{{
-    {"int8", 1},
-    {"uint8", 1},
-    {"int16", 2},
-    {"uint16", 2},
-    {"int32", 4},
-    {"uint32", 4},
-    {"int64", 8},
-    {"uint64", 8},
-    {"float16", 2},
-    {"bfloat16", 2},
-    {"float32", 4},
-    {"float64", 8},
-    {"float8_e4m3", 1},
-    {"float8_e5m2", 1},
-}};
+constexpr std::array<const char*, kDataTypeCount> kTypes{
+    "int8",   "uint8",   "int16",    "uint16",  "int32",   "uint32",      "int64",
+    "uint64", "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2"};
 constexpr std::array<const char*, kReduceOpCount> kOps{
     "sum",     "prod",   "min",     "max",         "avg",        "premulsum",
     "bit_and", "bit_or", "bit_xor", "logical_and", "logical_or", "logical_xor"};
@@ -42,8 +26,8 @@ const auto& entry(const Table& table, const char* what, Enum value) {
 
 }  // namespace
 
-size_t sizeOf(DataType type) { return entry(kTypes, "data type", type).bytes; }
-const char* toString(DataType type) { return entry(kTypes, "data type", type).name; }
+size_t sizeOf(DataType type) { return entry(kDataTypeBytes, "data type", type); }
+const char* toString(DataType type) { return entry(kTypes, "data type", type); }
 const char* toString(ReduceOp op) { return entry(kOps, "reduction", op); }
 
 bool isDefined(ReduceOp op, DataType type) {
@@ -54,7 +38,7 @@ bool isDefined(ReduceOp op, DataType type) {
 
 std::optional<DataType> parseDataType(std::string_view name) {
   for (int i = 0; i < kDataTypeCount; ++i)
-    if (name == kTypes[i].name) return static_cast<DataType>(i);
+    if (name == kTypes[i]) return static_cast<DataType>(i);
   return std::nullopt;
 }
 

@@ -50,6 +50,32 @@ Extents extentsOf(const CollectiveCall& call, Caller by) {
   return {{rank * bytes, bytes}, all};
 }
 
+/// What the call reads and writes on this rank.
+struct Ranges {
+  ByteRange in, out;
+};
+
+Ranges rangesOf(const CollectiveCall& call, Caller by, const Extents& extents) {
+  const CallFacts& f = call.facts;
+  const bool atRoot = f.root == by.rank;
+  const auto bytes = [&](bool used, bool blocks) {
+    return !used ? 0 : blocks ? extents.all : extents.own.bytes;
+  };
+  return {{call.in,
+           bytes(!plan::onlyRootGives(f.collective) || atRoot, plan::givesBlocks(f.collective))},
+          {call.out,
+           bytes(!plan::onlyRootGets(f.collective) || atRoot, plan::getsBlocks(f.collective))}};
+}
+
+/// `what` says which elements there are to be.
+void requireHolds(const char* call, const NamedBuffer& buffer, uint64_t bytes, DataType type,
+                  const std::string& what) {
+  const auto has = buffer.memory.bytes();
+  TUTTI_REQUIRE(!has || bytes <= *has, call, ": ", what, " takes ", bytes / sizeOf(type),
+                " elements of ", toString(type), " in ", buffer.name, ", which has ",
+                *has / sizeOf(type));
+}
+
 // Blocks of `counts` elements at `offsets`, or one after another.
 std::vector<plan::Block> placeBlocks(const char* name, std::span<const size_t> counts,
                                      std::span<const size_t> offsets, DataType type, size_t ranks) {
@@ -78,6 +104,48 @@ void requireDisjoint(const char* name, std::vector<plan::Block> blocks) {
 
 }  // namespace
 
+DataType typeOf(const char* call, std::optional<DataType> said,
+                std::span<const NamedBuffer> buffers) {
+  std::optional<DataType> type = said;
+  const char* by = "type";
+  for (const auto& [name, memory] : buffers) {
+    const auto its = memory.type();
+    if (!its) continue;
+    TUTTI_REQUIRE(!type || type == its, call, ": ", by, " is ", toString(*type), ", but ", name,
+                  " has elements of ", toString(*its),
+                  ": give both the same, or cast the pointer to void*");
+    if (!type) by = name;
+    type = its;
+  }
+  TUTTI_REQUIRE(type, call, ": nothing says what the elements are: set .type, or give ",
+                buffers.front().name, " as a pointer to elements or a span of them");
+  return *type;
+}
+
+uint64_t countOf(const char* call, std::optional<size_t> said, const NamedBuffer& buffer,
+                 size_t blocks, DataType type) {
+  if (said) return *said;
+  const auto bytes = buffer.memory.bytes();
+  TUTTI_REQUIRE(bytes, call, ": nothing says how many elements: set .count, or give ", buffer.name,
+                " as a span");
+  const uint64_t each = blocks * sizeOf(type);
+  TUTTI_REQUIRE(*bytes % each == 0, call, ": ", *bytes, " bytes of ", buffer.name, " are not ",
+                blocks, blocks == 1 ? " block" : " equal blocks", " of ", toString(type),
+                ": set .count");
+  return *bytes / each;
+}
+
+void requireRoom(const CollectiveCall& call, Caller by, const ConstBuffer& send,
+                 const ConstBuffer& recv) {
+  if (!send.bytes() && !recv.bytes()) return;
+  const CallFacts& f = call.facts;
+  const auto [in, out] = rangesOf(call, by, extentsOf(call, by));
+  const char* name = plan::toString(f.collective);
+  const std::string what = call.blocks ? "counts" : base::message("count ", f.count);
+  requireHolds(name, {"send", send}, in.bytes, f.type, what);
+  requireHolds(name, {"recv", recv}, out.bytes, f.type, what);
+}
+
 // The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
 // Returns where the call runs.
 CallPlacement placementOf(const CollectiveCall& call, Caller by, Device own) {
@@ -94,14 +162,10 @@ CallPlacement placementOf(const CollectiveCall& call, Caller by, Device own) {
                   " is of ", toString(call.reduction.type()), ", not of ", toString(f.type));
   TUTTI_REQUIRE(f.collective != Collective::Scan || f.op != ReduceOp::Avg,
                 "scan: avg is not one of its reductions: ranks would divide by different numbers");
-  const bool atRoot = f.root == by.rank;
-  const bool inUsed = !plan::onlyRootGives(f.collective) || atRoot;
-  const bool outUsed = !plan::onlyRootGets(f.collective) || atRoot;
   const Extents extents = extentsOf(call, by);
   const bool manyIn = plan::givesBlocks(f.collective);
   const bool manyOut = plan::getsBlocks(f.collective);
-  const ByteRange in{call.in, !inUsed ? 0 : manyIn ? extents.all : extents.own.bytes};
-  const ByteRange out{call.out, !outUsed ? 0 : manyOut ? extents.all : extents.own.bytes};
+  const auto [in, out] = rangesOf(call, by, extents);
   TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
   TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
   const ByteRange scalar{static_cast<const std::byte*>(call.scalarAt),
@@ -141,6 +205,8 @@ CollectiveCall withBlocks(CollectiveCall call, Caller by, std::span<const size_t
   return call;
 }
 
+namespace {
+
 executor::Transfer transferOf(const char* what, Caller by, const void* data, uint64_t count,
                               DataType type, int peer) {
   TUTTI_REQUIRE(peer >= 0 && peer < by.size, what, ": peer ", peer, " is not a rank of 0..",
@@ -152,15 +218,28 @@ executor::Transfer transferOf(const char* what, Caller by, const void* data, uin
   return {peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, type};
 }
 
-std::vector<executor::Transfer> transfersOf(const char* what, Caller by, const void* data,
+}  // namespace
+
+executor::Transfer transferOf(const char* call, Caller by, const NamedBuffer& buffer,
+                              std::optional<size_t> count, std::optional<DataType> type, int peer) {
+  const DataType known = typeOf(call, type, {&buffer, 1});
+  const uint64_t elements = countOf(call, count, buffer, 1, known);
+  const auto transfer = transferOf(call, by, buffer.memory.data(), elements, known, peer);
+  requireHolds(call, buffer, transfer.bytes, known, base::message("count ", elements));
+  return transfer;
+}
+
+std::vector<executor::Transfer> transfersOf(const NamedBuffer& buffer, Caller by,
                                             std::span<const size_t> counts,
                                             std::span<const size_t> offsets, DataType type) {
-  const std::string name = std::string("alltoallv ") + what;
+  const std::string name = std::string("alltoallv ") + buffer.name;
   std::vector<executor::Transfer> all;
   const auto places =
       placeBlocks(name.c_str(), counts, offsets, type, static_cast<size_t>(by.size));
+  requireHolds("alltoallv", buffer, plan::endOf(places), type, std::string(buffer.name) + "Counts");
   for (size_t peer = 0; peer < places.size(); ++peer) {
-    all.push_back(transferOf(name.c_str(), by, data, counts[peer], type, static_cast<int>(peer)));
+    all.push_back(transferOf(name.c_str(), by, buffer.memory.data(), counts[peer], type,
+                             static_cast<int>(peer)));
     if (places[peer].bytes > 0) all.back().data += places[peer].offset;
   }
   return all;

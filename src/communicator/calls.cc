@@ -1,5 +1,6 @@
 // The public class's calls: arguments become work, which is started at once or kept for later.
 
+#include <utility>
 #include <variant>
 
 #include <tutti/communicator.h>
@@ -22,78 +23,96 @@ using plan::Collective;
 
 namespace {
 
-const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
-std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
+/// Whose size says how many elements there are, if the caller does not.
+communicator::NamedBuffer countedIn(Collective collective, const ConstBuffer& send,
+                                    const ConstBuffer& recv) {
+  const bool byRecv = collective == Collective::Broadcast || collective == Collective::Scatter ||
+                      collective == Collective::ReduceScatter;
+  return byRecv ? communicator::NamedBuffer{"recv", recv} : communicator::NamedBuffer{"send", send};
+}
 
-/// What all arguments have; the caller adds what is special.
+/// What all arguments have.
 template <class Args>
-CollectiveCall callOf(Collective collective, const Args& a) {
-  CollectiveCall call{.facts = {.collective = collective, .type = a.type},
-                      .in = bytes(a.send),
-                      .out = bytes(a.recv)};
-  if constexpr (requires { a.count; }) call.facts.count = a.count;
-  if constexpr (requires { a.root; }) call.facts.root = a.root;
-  if constexpr (requires { a.options; })
-    if (a.options.algorithm || a.options.gpuBlocks != 0)
-      call.wishes = communicator::wishesOf(a.options);
+CollectiveCall callOf(Collective collective, communicator::Caller by, const Args& a) {
+  const char* name = plan::toString(collective);
+  CollectiveCall call{.facts = {.collective = collective},
+                      .in = static_cast<const std::byte*>(a.send.data()),
+                      .out = static_cast<std::byte*>(a.recv.data())};
+  ConstBuffer scalarAt;
   if constexpr (requires { a.op; }) {
+    if (a.op == ReduceOp::PreMulSum && !a.reduction) scalarAt = a.scalarAt;
     call.facts.op = a.op;
     call.scalar = a.scalar;
-    call.scalarAt = a.op == ReduceOp::PreMulSum && !a.reduction ? a.scalarAt : nullptr;
+    call.scalarAt = scalarAt.data();
     call.reduction = a.reduction;
   }
+  const communicator::NamedBuffer buffers[] = {
+      {"send", a.send}, {"recv", a.recv}, {"scalarAt", scalarAt}};
+  call.facts.type = communicator::typeOf(name, a.type, buffers);
+  if constexpr (requires { a.count; })
+    call.facts.count = communicator::countOf(
+        name, a.count, countedIn(collective, a.send, a.recv),
+        collective == Collective::AllToAll ? static_cast<size_t>(by.size) : 1, call.facts.type);
+  if constexpr (requires { a.root; }) call.facts.root = a.root;
+  if (a.options.algorithm || a.options.gpuBlocks != 0)
+    call.wishes = communicator::wishesOf(a.options);
+  if constexpr (requires { a.counts; })
+    call = communicator::withBlocks(std::move(call), by, a.counts, a.offsets);
   return call;
 }
 
+template <class Args>
+OperationWork collective(Communicator::Impl& c, Collective collective, const Args& a) {
+  CollectiveCall call = callOf(collective, c.caller(), a);
+  communicator::requireRoom(call, c.caller(), a.send, a.recv);
+  return communicator::makeCollective(c.shared(), std::move(call));
+}
+
 OperationWork make(Communicator::Impl& c, const AllReduceArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::AllReduce, a));
+  return collective(c, Collective::AllReduce, a);
 }
 OperationWork make(Communicator::Impl& c, const ReduceArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::Reduce, a));
+  return collective(c, Collective::Reduce, a);
 }
 OperationWork make(Communicator::Impl& c, const BroadcastArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::Broadcast, a));
+  return collective(c, Collective::Broadcast, a);
 }
 OperationWork make(Communicator::Impl& c, const AllGatherArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::AllGather, a));
+  return collective(c, Collective::AllGather, a);
 }
 OperationWork make(Communicator::Impl& c, const ReduceScatterArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::ReduceScatter, a));
+  return collective(c, Collective::ReduceScatter, a);
 }
 OperationWork make(Communicator::Impl& c, const AllGatherVArgs& a) {
-  return communicator::makeCollective(
-      c.shared(),
-      communicator::withBlocks(callOf(Collective::AllGather, a), c.caller(), a.counts, a.offsets));
+  return collective(c, Collective::AllGather, a);
 }
 OperationWork make(Communicator::Impl& c, const ReduceScatterVArgs& a) {
-  return communicator::makeCollective(
-      c.shared(), communicator::withBlocks(callOf(Collective::ReduceScatter, a), c.caller(),
-                                           a.counts, a.offsets));
+  return collective(c, Collective::ReduceScatter, a);
 }
 OperationWork make(Communicator::Impl& c, const GatherArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::Gather, a));
+  return collective(c, Collective::Gather, a);
 }
 OperationWork make(Communicator::Impl& c, const ScatterArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::Scatter, a));
+  return collective(c, Collective::Scatter, a);
 }
 OperationWork make(Communicator::Impl& c, const AllToAllArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::AllToAll, a));
+  return collective(c, Collective::AllToAll, a);
 }
 OperationWork make(Communicator::Impl& c, const ScanArgs& a) {
-  return communicator::makeCollective(c.shared(), callOf(Collective::Scan, a));
+  return collective(c, Collective::Scan, a);
 }
 OperationWork make(Communicator::Impl& c, const BarrierArgs&) {
   return communicator::makeCollective(c.shared(), {.facts = {.collective = Collective::Barrier}});
 }
 OperationWork make(Communicator::Impl& c, const SendArgs& a) {
   return communicator::makeExchange(
-      c.shared(),
-      {.sends = {communicator::transferOf("send", c.caller(), a.send, a.count, a.type, a.peer)}});
+      c.shared(), {.sends = {communicator::transferOf("send", c.caller(), {"send", a.send}, a.count,
+                                                      a.type, a.peer)}});
 }
 OperationWork make(Communicator::Impl& c, const ReceiveArgs& a) {
   return communicator::makeExchange(
-      c.shared(), {.receives = {communicator::transferOf("recv", c.caller(), a.recv, a.count,
-                                                         a.type, a.peer)}});
+      c.shared(), {.receives = {communicator::transferOf("recv", c.caller(), {"recv", a.recv},
+                                                         a.count, a.type, a.peer)}});
 }
 OneSidedWork make(Communicator::Impl& c, const SignalArgs& a) {
   return communicator::makeSignal(c.shared(), a);
@@ -102,11 +121,13 @@ OneSidedWork make(Communicator::Impl& c, const WaitSignalsArgs& a) {
   return communicator::makeWait(c.shared(), a);
 }
 OperationWork make(Communicator::Impl& c, const AllToAllVArgs& a) {
+  const communicator::NamedBuffer buffers[] = {{"send", a.send}, {"recv", a.recv}};
+  const DataType type = communicator::typeOf("alltoallv", a.type, buffers);
   return communicator::makeExchange(
-      c.shared(), {.sends = communicator::transfersOf("send", c.caller(), a.send, a.sendCounts,
-                                                      a.sendOffsets, a.type),
-                   .receives = communicator::transfersOf("recv", c.caller(), a.recv, a.recvCounts,
-                                                         a.recvOffsets, a.type)});
+      c.shared(), {.sends = communicator::transfersOf(buffers[0], c.caller(), a.sendCounts,
+                                                      a.sendOffsets, type),
+                   .receives = communicator::transfersOf(buffers[1], c.caller(), a.recvCounts,
+                                                         a.recvOffsets, type)});
 }
 
 }  // namespace
@@ -182,10 +203,13 @@ PreparedCall Communicator::prepare(const PutArgs& args) {
       PreparedCall::Impl{communicator::makePut(impl_->shared(), args, window)}));
 }
 
-Window Communicator::window(void* buffer, size_t bytes) {
+Window Communicator::window(MutableBuffer buffer) {
   impl_->host.requireUsable();
-  TUTTI_REQUIRE(buffer || bytes == 0, "window: buffer is null with ", bytes, " bytes");
-  return Window(std::make_shared<Window::Impl>(impl_->shared(), buffer, bytes));
+  const size_t bytes = buffer.bytes().value_or(0);
+  TUTTI_REQUIRE(buffer.data() || bytes == 0, "window: buffer is null with ", bytes, " bytes");
+  TUTTI_REQUIRE(!buffer.data() || buffer.bytes(),
+                "window: buffer has no size: give a span, or {pointer, count}");
+  return Window(std::make_shared<Window::Impl>(impl_->shared(), buffer.data(), bytes));
 }
 
 }  // namespace tutti

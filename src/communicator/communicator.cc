@@ -226,7 +226,9 @@ std::vector<SplitVote> votesOf(Communicator& c, int color, int key) {
   const SplitVote mine{color, key};
   static_assert(sizeof mine == 16);
   std::vector<SplitVote> votes(static_cast<size_t>(c.size()));
-  c.allGather({.send = &mine, .recv = votes.data(), .count = 2, .type = DataType::Int64});
+  c.allGather({.send = std::as_bytes(std::span(&mine, 1)),
+               .recv = std::as_writable_bytes(std::span(votes)),
+               .type = DataType::Int64});
   return votes;
 }
 

@@ -111,10 +111,10 @@ class NcclCall {
     DebugLog& to = DebugLog::ofProcess();
     const Subsystem about = kExchange<Args> ? Subsystem::P2p : Subsystem::Coll;
     if (!to.shows(about)) return;
-    std::string text = base::message(name_, ": comm ", handle_, " count ", args.count, " datatype ",
-                                     toString(type_));
-    if constexpr (requires { args.send; }) text += base::message(" sendbuff ", args.send);
-    if constexpr (requires { args.recv; }) text += base::message(" recvbuff ", args.recv);
+    std::string text = base::message(name_, ": comm ", handle_, " count ", *args.count,
+                                     " datatype ", toString(type_));
+    if constexpr (requires { args.send; }) text += base::message(" sendbuff ", args.send.data());
+    if constexpr (requires { args.recv; }) text += base::message(" recvbuff ", args.recv.data());
     if constexpr (requires { args.op; }) text += base::message(" op ", toString(args.op));
     if constexpr (requires { args.root; }) text += base::message(" root ", args.root);
     if constexpr (requires { args.peer; }) text += base::message(" peer ", args.peer);

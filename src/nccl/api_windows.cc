@@ -23,7 +23,7 @@ ncclWindow_t registerWindow(ncclComm_t handle, void* buffer, size_t bytes) {
   auto made = std::make_shared<NcclWindow>();
   made->comm = handle;
   made->shared = MemoryBlocks::ofProcess().share(use.communicator(), buffer, bytes);
-  made->window = use.communicator().window(buffer, bytes);
+  made->window = use.communicator().window({buffer, bytes});
   DebugLog::ofProcess().info(Subsystem::Reg, "comm ", handle, " makes a window of ", bytes,
                              " bytes at ", buffer,
                              made->shared ? ", which other ranks can address" : "");

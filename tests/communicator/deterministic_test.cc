@@ -270,7 +270,8 @@ TEST(LargeBits, AreTheTreesInEveryRoundOnEveryTransport) {
           Buffers at(c, kLarge * sizeof(float), name == "mapped");
           auto* send = reinterpret_cast<float*>(at.send);
           for (size_t i = 0; i < kLarge; ++i) send[i] = value(c.rank(), i);
-          c.allReduce({.send = at.send, .recv = at.recv, .count = kLarge});
+          c.allReduce(
+              {.send = at.send, .recv = at.recv, .count = kLarge, .type = DataType::Float32});
           EXPECT_EQ(0, std::memcmp(at.recv, expected.data(), kLarge * sizeof(float)))
               << "all_reduce by '" << name << "' over " << wire << ", rank " << c.rank() << " of "
               << ranks << ", seed " << testSeed();

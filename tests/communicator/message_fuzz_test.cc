@@ -125,7 +125,7 @@ Recording record() {
     if (c.rank() == 0) {
       EXPECT_TRUE(eventually([&] { return sent(MessageType::Status); }));  // and Inquiry
     }
-    const Window window = c.window(memory.data(), kBytes);  // Window
+    const Window window = c.window({memory.data(), kBytes});  // Window
     c.signal({.peer = (c.rank() + 1) % kRanks});
     c.allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
     c.shrink();  // View, Decision
@@ -207,7 +207,7 @@ TEST_F(MessageFuzz, ACommunicatorIgnoresOrNamesTheLiar) {
     if (ranks.empty()) {
       planes = bootstrap::makeLocalControlPlanes(kRanks);
       ranks = makeRanks(planes, {.timeout = 20s});
-      for (const int other : {0, 2}) windows.push_back(ranks[other].window(nullptr, 0));
+      for (const int other : {0, 2}) windows.push_back(ranks[other].window({}));
     }
     std::vector<Stream> streams(kRanks);
     std::vector<int> sums(kRanks, 1);

@@ -57,7 +57,7 @@ TEST(Arguments, AreRefusedByName) {
     expectRefused(std::to_string(size), [&] { Communicator::createLocal(size); });
   expectRefused("star", [&] { Communicator::createLocal(1, {.algorithm = "star"}); });
   expectRefused("-5", [&] { Communicator::createLocal(1, {.timeout = -5ms}); });
-  c.allReduce({});  // nothing, and no pointer
+  c.allReduce({.count = 0, .type = DataType::Float32});  // nothing, and no pointer
 }
 
 // Row 17: the in-place block of AllGather and ReduceScatter is this rank's, and no other.
@@ -93,12 +93,13 @@ TEST(Arguments, NothingWithNullPointersIsStillACall) {
   for (const int size : {1, 2, 5}) {
     auto ranks = Communicator::createLocal(size);
     runRanks(ranks, [](Communicator& c) {
+      constexpr DataType kType = DataType::Float32;
       for (int repeat = 0; repeat < 3; ++repeat) {
-        c.allReduce({});
-        c.reduce({.root = c.size() - 1});
-        c.broadcast({.root = c.size() - 1});
-        c.allGather({});
-        c.reduceScatter({});
+        c.allReduce({.count = 0, .type = kType});
+        c.reduce({.count = 0, .type = kType, .root = c.size() - 1});
+        c.broadcast({.count = 0, .type = kType, .root = c.size() - 1});
+        c.allGather({.count = 0, .type = kType});
+        c.reduceScatter({.count = 0, .type = kType});
         c.barrier();
         int sum = 1;
         c.allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
@@ -242,11 +243,11 @@ TEST(MappedBuffers, AreFoundAgainAfterCallsOnOrdinaryMemory) {
     for (int i = 1; i < kEvery; ++i) EXPECT_FALSE(onMapped(true)) << i;
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(onMapped(true));
     for (int i = 0; i < kPatience; ++i)
-      c.allReduce({.send = in.data(), .recv = ordinary.data(), .count = kCount}, stream);
+      c.allReduce({.send = in.as<int>(), .recv = ordinary.data(), .count = kCount}, stream);
     stream.synchronize();
     EXPECT_FALSE(onMapped(true));
     // Calls of another size, and those of communicators that are told to, ask.
-    c.allReduce({.send = in.data(), .recv = out.data(), .count = kCount / 2});
+    c.allReduce({.send = in.as<int>(), .recv = out.as<int>(), .count = kCount / 2});
     EXPECT_EQ(communicator::Inspection::bytesReceived(c), 0U);
   });
   auto forced = Communicator::createLocal(3, {.algorithm = "mapped"});
@@ -255,7 +256,7 @@ TEST(MappedBuffers, AreFoundAgainAfterCallsOnOrdinaryMemory) {
     std::vector<float> ordinary(kCount);
     for (int i = 0; i < 2 * kPatience; ++i)
       c.allReduce({.send = ordinary.data(), .recv = ordinary.data(), .count = kCount});
-    c.allReduce({.send = out.data(), .recv = out.data(), .count = kCount});
+    c.allReduce({.send = out.as<float>(), .recv = out.as<float>(), .count = kCount});
     EXPECT_EQ(communicator::Inspection::bytesReceived(c), 0U);
   });
 }

@@ -164,7 +164,8 @@ TEST(PreparedCalls, ReadAScalarInMemory) {
       EXPECT_EQ(y, (c.rank() + 1) * turn * 0.25);
     }
     // Nothing is not scaled.
-    c.allReduce({.type = DataType::Int64,
+    c.allReduce({.count = 0,
+                 .type = DataType::Int64,
                  .op = ReduceOp::PreMulSum,
                  .scalarAt = reinterpret_cast<const void*>(8)});
     // Of other reductions it is nothing, as the scalar is.

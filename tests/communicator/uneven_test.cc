@@ -205,7 +205,8 @@ TEST(UnevenMismatch, OfBlocksIsRefused) {
         c.allGatherV({.send = send.data(),
                       .recv = recv.data(),
                       .counts = c.rank() == 1 ? counts : same,
-                      .offsets = c.rank() == 1 ? offsets : Counts()});
+                      .offsets = c.rank() == 1 ? offsets : Counts(),
+                      .type = DataType::Float32});
         c.barrier();
       });
       EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
@@ -240,7 +241,7 @@ TEST(UnevenArguments, ThatCannotBeRightAreRefused) {
     refused("send is null", {10, 5}, {}, nullptr, y.data());
     refused("recv is null", {10, 5}, {}, x.data(), nullptr);
     refused("overlap, but are not in place", {10, 10}, {}, x.data() + 5, x.data());
-    c.allGatherV({.counts = Counts{0, 0}});  // nothing, and no pointer
+    c.allGatherV({.counts = Counts{0, 0}, .type = DataType::Float32});  // nothing, and no pointer
     c.barrier();
   });
 }

@@ -177,13 +177,21 @@ TEST_F(CudaCommunicator, RefusesByTheNameOfTheArgument) {
   Stream stream(gpu(1)), other(gpu(0));
   Memories m;
   void* const host = m.host.data();
-  expectError(outcomeOf([&] { c.allReduce({.send = host, .recv = host, .count = 2}, stream); }),
+  expectError(outcomeOf([&] {
+                c.allReduce({.send = host, .recv = host, .count = 2, .type = DataType::Float32},
+                            stream);
+              }),
               ErrorCode::InvalidArgument, "all_reduce: stream is of cuda:1, and send is ordinary");
-  expectError(outcomeOf([&] { c.allReduce({.send = host, .recv = m.own.data(), .count = 2}); }),
-              ErrorCode::InvalidArgument,
-              "all_reduce: send is ordinary memory of the host, and recv");
-  expectError(outcomeOf([&] { c.receive({.recv = m.other.data(), .count = 2, .peer = 0}); }),
-              ErrorCode::InvalidArgument, "exchange: recv is memory of cuda:2");
+  expectError(
+      outcomeOf([&] {
+        c.allReduce({.send = host, .recv = m.own.data(), .count = 2, .type = DataType::Float32});
+      }),
+      ErrorCode::InvalidArgument, "all_reduce: send is ordinary memory of the host, and recv");
+  expectError(
+      outcomeOf([&] {
+        c.receive({.recv = m.other.data(), .count = 2, .type = DataType::Float32, .peer = 0});
+      }),
+      ErrorCode::InvalidArgument, "exchange: recv is memory of cuda:2");
   expectError(outcomeOf([&] { c.barrier(other); }), ErrorCode::InvalidArgument,
               "barrier: stream is of cuda:0, and this rank's device is cuda:1");
   std::vector<Communicator> hosts = Communicator::createLocal(1);

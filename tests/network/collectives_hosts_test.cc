@@ -290,7 +290,10 @@ TEST_F(Hosts, TransfersOfDifferentTypesAreRefusedOnBothSides) {
         if (c.rank() == 0)
           c.send({.send = x.data(), .count = count, .type = DataType::Float32, .peer = 1});
         else
-          c.receive({.recv = x.data(), .count = count, .type = DataType::Int32, .peer = 0});
+          c.receive({.recv = static_cast<void*>(x.data()),
+                     .count = count,
+                     .type = DataType::Int32,
+                     .peer = 0});
         c.barrier();
       });
       EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;

@@ -71,7 +71,7 @@ TEST_F(DataNetwork, WhosePartitionIsNamedInAWaitForSignals) {
       2,
       [](const Context& context) {
         Communicator c = context.join({.timeout = 60s});
-        const Window window = c.window(nullptr, 0);
+        const Window window = c.window({});
         const AwaitedSignals one{.peer = 1 - c.rank()};
         const Outcome outcome = outcomeOf([&] {
           for (int i = 0;; ++i) {

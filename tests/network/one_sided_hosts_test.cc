@@ -50,7 +50,7 @@ int exchange(const Context& context, bool shared, bool leaves) {
   std::vector<uint8_t> ordinary(kBlock * static_cast<size_t>(c->size()));
   const Memory memory = shared ? c->allocate(ordinary.size()) : Memory();
   auto* const buffer = shared ? memory.as<uint8_t>() : ordinary.data();
-  std::optional<Window> window = c->window(buffer, ordinary.size());
+  std::optional<Window> window = c->window({buffer, ordinary.size()});
   for (int round = 0; const size_t bytes : {size_t{0}, size_t{1}, size_t{40}, kBlock}) {
     ++round;
     for (int peer = 0; peer < c->size(); ++peer) {
@@ -114,7 +114,7 @@ int putUntilItFails(const Context& context, bool puts) {
   Communicator c = context.join({.timeout = 60s});
   const Bytes data(kBlock, 4);
   Bytes buffer(kBlock);
-  const Window window = c.window(buffer.data(), buffer.size());
+  const Window window = c.window({buffer.data(), buffer.size()});
   c.barrier();
   context.say("joined");
   reportFailure(context, [&] {
@@ -170,7 +170,7 @@ TEST_F(OneSidedHosts, AStoppedRankIsAStragglerAndIsWaitedFor) {
         Bytes buffer(data.size());
         {
           Communicator c = context.join({.timeout = 60s, .straggler = 300ms});
-          const Window window = c.window(buffer.data(), buffer.size());
+          const Window window = c.window({buffer.data(), buffer.size()});
           EXPECT_EQ(window.bytes(1 - c.rank()), buffer.size());
           c.barrier();
           context.say("joined");
@@ -202,7 +202,7 @@ std::string failuresOf(const NetworkHosts& hosts, CommunicatorOptions options,
       [&](const Context& context) {
         Communicator c = context.join(options);
         const Outcome outcome = outcomeOf([&] {
-          const Window window = c.window(nullptr, 0);
+          const Window window = c.window({});
           body(c, window);
         });
         context.say(std::string(toString(outcome.code)) + "|" + outcome.text);

@@ -11,7 +11,7 @@ int main() {
     auto communicator = tutti::Communicator::create();
 
     std::vector<float> x(1000, static_cast<float>(communicator.rank() + 1));
-    communicator.allReduce({.send = x.data(), .recv = x.data(), .count = x.size()});
+    communicator.allReduce({.send = x, .recv = x});
 
     std::printf("rank %d of %d: the sum is %g\n", communicator.rank(), communicator.size(), x[0]);
     return 0;

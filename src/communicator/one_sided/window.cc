@@ -112,8 +112,8 @@ OneSidedWork communicator::makePut(std::shared_ptr<const Owners> owners, const P
   TUTTI_REQUIRE(window, "put: window is null, or none");
   TUTTI_REQUIRE(window->owners.get() == &c, "put: the window is of another communicator");
   requireCommon("put", c, args.peer, args.signal);
-  const executor::Transfer data = transferOf("put: send", {c.who.rank(), c.who.size()}, args.send,
-                                             args.count, args.type, args.peer);
+  const executor::Transfer data = transferOf("put", {c.who.rank(), c.who.size()},
+                                             {"send", args.send}, args.count, args.type, args.peer);
   const OneSided::Buffer buffer = c.oneSided.bufferOf(args.peer, window->number);
   if (buffer.given)
     base::fail(ErrorCode::InvalidUsage, "put: ", c.who.name(args.peer),

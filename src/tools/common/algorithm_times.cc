@@ -61,7 +61,9 @@ int placeOnMachine(Communicator& c) {
   if (::sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
     CPU_ZERO(&own.processors);
   std::vector<TimedPlace> all(static_cast<size_t>(c.size()));
-  c.allGather({.send = &own, .recv = all.data(), .count = sizeof own, .type = DataType::Int8});
+  c.allGather({.send = std::as_bytes(std::span(&own, 1)),
+               .recv = std::as_writable_bytes(std::span(all)),
+               .type = DataType::Int8});
   return static_cast<int>(
       std::count_if(all.begin(), all.begin() + c.rank(), [&](const TimedPlace& place) {
         return place.bootId == own.bootId && CPU_EQUAL(&place.processors, &own.processors);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <span>
 #include <sstream>
 #include <vector>
 
@@ -62,7 +63,9 @@ double MachineUse::coresOfOthers() {
   bootstrap::bootId().copy(seen.bootId.data(), seen.bootId.size());
   if (const auto now = machineSeconds(); now && machine_) seen.machine = *now - *machine_;
   std::vector<Seen> all(static_cast<size_t>(c_.size()));
-  c_.allGather({.send = &seen, .recv = all.data(), .count = sizeof seen, .type = DataType::Int8});
+  c_.allGather({.send = std::as_bytes(std::span(&seen, 1)),
+                .recv = std::as_writable_bytes(std::span(all)),
+                .type = DataType::Int8});
   std::map<std::array<char, 40>, Seen> machines;
   for (const Seen& rank : all) {
     Seen& sum = machines[rank.bootId];

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "src/base/check.h"
@@ -90,7 +91,9 @@ void requireMemory(Communicator& c, uint64_t bytes, const std::string& purpose) 
   c.barrier();  // all have given back what they had before
   const Told own = ownNeed(bytes);
   std::vector<Told> all(static_cast<size_t>(c.size()));
-  c.allGather({.send = &own, .recv = all.data(), .count = sizeof own, .type = DataType::Int8});
+  c.allGather({.send = std::as_bytes(std::span(&own, 1)),
+               .recv = std::as_writable_bytes(std::span(all)),
+               .type = DataType::Int8});
   std::vector<MemoryNeed> needs;
   for (size_t rank = 0; rank < all.size(); ++rank)
     needs.push_back({all[rank].bytes, all[rank].left, all[rank].limit.data(),
@@ -101,7 +104,9 @@ void requireMemory(Communicator& c, uint64_t bytes, const std::string& purpose) 
 void takeOnAll(Communicator& c, const std::string& purpose, const std::function<void()>& take) {
   const Taken own = ownTaken(take);
   std::vector<Taken> all(static_cast<size_t>(c.size()));
-  c.allGather({.send = &own, .recv = all.data(), .count = sizeof own, .type = DataType::Int8});
+  c.allGather({.send = std::as_bytes(std::span(&own, 1)),
+               .recv = std::as_writable_bytes(std::span(all)),
+               .type = DataType::Int8});
   for (size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank].failure[0] != 0)
       base::fail(all[rank].code, purpose, ": rank ", rank, " ", all[rank].failure.data());

@@ -70,19 +70,21 @@ TEST(Exchange, TypesThatDifferAreAMismatchOnBothSides) {
       runRanks(ranks, [&, sent = sent, received = received](Communicator& c) {
         const Elements& mine = c.rank() == 0 ? sent : received;
         Bytes into = received.bytes, unused(mine.bytes.size());
+        const void* const from = sent.bytes.data();  // of no type
+        void* const to = into.data();
         const size_t sends[] = {0, c.rank() == 0 ? mine.count : 0};
         const size_t receives[] = {c.rank() == 1 ? mine.count : 0, 0};
         const Outcome outcome = outcomeOf([&] {
           if (asBlocks)
-            c.allToAllV({.send = sent.bytes.data(),
+            c.allToAllV({.send = from,
                          .sendCounts = sends,
-                         .recv = into.data(),
+                         .recv = to,
                          .recvCounts = receives,
                          .type = mine.type});
           else if (c.rank() == 0)
-            c.send({.send = sent.bytes.data(), .count = mine.count, .type = mine.type, .peer = 1});
+            c.send({.send = from, .count = mine.count, .type = mine.type, .peer = 1});
           else
-            c.receive({.recv = into.data(), .count = mine.count, .type = mine.type, .peer = 0});
+            c.receive({.recv = to, .count = mine.count, .type = mine.type, .peer = 0});
           c.barrier();
         });
         EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
@@ -147,17 +149,20 @@ TEST(Exchange, RefusesWhatCannotBeRight) {
       EXPECT_TRUE(contains(outcome.text, part)) << outcome.text;
     };
     const int me = c.rank(), other = 1 - me;
+    void* const memory = x.data();
     using enum ErrorCode;
     refused(InvalidArgument, "peer 2 is not a rank of 0..1", [&] { give(c, x, 2); });
     refused(InvalidArgument, "peer -1", [&] { take(c, x, -1); });
-    refused(InvalidArgument, "send is null", [&] { c.send({.count = 1, .peer = other}); });
-    refused(InvalidArgument, "does not fit in memory",
-            [&] { c.receive({.recv = x.data(), .count = SIZE_MAX / 2, .peer = other}); });
+    refused(InvalidArgument, "send is null",
+            [&] { c.send({.count = 1, .type = DataType::Float32, .peer = other}); });
+    refused(InvalidArgument, "does not fit in memory", [&] {
+      c.receive({.recv = memory, .count = SIZE_MAX / 2, .type = DataType::Float32, .peer = other});
+    });
     refused(InvalidArgument, "send of 281474976710656 bytes", [&] {
-      c.send({.send = x.data(), .count = size_t{1} << 46, .type = DataType::Int32, .peer = other});
+      c.send({.send = memory, .count = size_t{1} << 46, .type = DataType::Int32, .peer = other});
     });
     refused(InvalidArgument, "there is no data type 77",
-            [&] { c.send({.send = x.data(), .count = 1, .type = DataType{77}, .peer = other}); });
+            [&] { c.send({.send = memory, .count = 1, .type = DataType{77}, .peer = other}); });
     refused(InvalidUsage, "1 sends to itself and 0 receives", [&] { give(c, x, me); });
     refused(InvalidUsage, "0 sends to itself and 1 receives", [&] {
       Group group;
@@ -174,7 +179,8 @@ TEST(Exchange, RefusesWhatCannotBeRight) {
           [&, count = count, type = type] {
             Group group;
             give(c, x, me);
-            c.receive({.recv = y.data(), .count = count, .type = type, .peer = me});
+            void* const to = y.data();
+            c.receive({.recv = to, .count = count, .type = type, .peer = me});
             group.end();
           });
     refused(InvalidArgument, "overlapping buffers: sent to rank", [&] {

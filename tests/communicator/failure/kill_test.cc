@@ -34,7 +34,7 @@ int body(const RankProcesses::Context& context) {
   try {
     while (true) {
       c.allReduce({.send = x.data(), .recv = y.data(), .count = count});
-      c.allReduce({.send = window.data(), .recv = window.data(), .count = 1 << 18});
+      c.allReduce({.send = window.as<float>(), .recv = window.as<float>(), .count = 1 << 18});
     }
   } catch (const Error& e) {
     context.say(std::to_string(nowMs()) + " " + toString(e.code()) + "|" + e.what());

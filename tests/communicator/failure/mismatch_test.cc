@@ -65,19 +65,21 @@ void sum(Communicator& c, const Buffers& b, size_t count, DataType type = DataTy
 }
 
 void broadcast(Communicator& c, const Buffers& b, size_t count, int root) {
-  c.broadcast({.send = b.send, .recv = b.recv, .count = count, .root = root});
+  c.broadcast(
+      {.send = b.send, .recv = b.recv, .count = count, .type = DataType::Float32, .root = root});
 }
 
 void gather(Communicator& c, const Buffers& b, size_t count) {
-  c.allGather({.send = b.send, .recv = b.recv, .count = count});
+  c.allGather({.send = b.send, .recv = b.recv, .count = count, .type = DataType::Float32});
 }
 
 void scatter(Communicator& c, const Buffers& b, size_t count) {
-  c.reduceScatter({.send = b.send, .recv = b.recv, .count = count});
+  c.reduceScatter({.send = b.send, .recv = b.recv, .count = count, .type = DataType::Float32});
 }
 
 void reduceTo(Communicator& c, const Buffers& b, size_t count, int root) {
-  c.reduce({.send = b.send, .recv = b.recv, .count = count, .root = root});
+  c.reduce(
+      {.send = b.send, .recv = b.recv, .count = count, .type = DataType::Float32, .root = root});
 }
 
 template <class T>
@@ -158,33 +160,33 @@ std::vector<Disagreement> disagreements() {
        [](int rank) { return rank != 0; }},
       {"count of a gather to the root",
        [](C& c, const B& b) {
-         c.gather({b.send, b.recv, odd<size_t>(c, 1001, 1000)});
+         c.gather({b.send, b.recv, odd<size_t>(c, 1001, 1000), DataType::Float32});
        },
        {"1000", "1001"},
        [](int rank, size_t at) { return rank == 0 ? blocksOf(1000)(0, at) : -1; },
        [](int rank) { return rank != 0; }},
       {"count of a scatter from the root",
        [](C& c, const B& b) {
-         c.scatter({b.send, b.recv, odd<size_t>(c, 1001, 1000)});
+         c.scatter({b.send, b.recv, odd<size_t>(c, 1001, 1000), DataType::Float32});
        },
        {"1000", "1001"},
        [](int rank, size_t at) { return rank != kOdd && at < 4000 ? 0 : -1; },
        [](int rank) { return rank != kOdd; }},
       {"alltoall count",
        [](C& c, const B& b) {
-         c.allToAll({b.send, b.recv, odd<size_t>(c, 1001, 1000)});
+         c.allToAll({b.send, b.recv, odd<size_t>(c, 1001, 1000), DataType::Float32});
        },
        {"1000", "1001"},
        [](int rank, size_t at) { return blocksOf(rank == kOdd ? 1001 : 1000)(rank, at); }},
       {"large alltoall count",
        [](C& c, const B& b) {
-         c.allToAll({b.send, b.recv, odd(c, kLarge / 4, kLarge / 5)});
+         c.allToAll({b.send, b.recv, odd(c, kLarge / 4, kLarge / 5), DataType::Float32});
        },
        {"125000", "100000"},
        [](int rank, size_t at) { return blocksOf(kLarge / (rank == kOdd ? 4 : 5))(rank, at); }},
       {"scan count",
        [](C& c, const B& b) {
-         c.scan({b.send, b.recv, odd<size_t>(c, 1001, 1000)});
+         c.scan({b.send, b.recv, odd<size_t>(c, 1001, 1000), DataType::Float32});
        },
        {"1000", "1001"},
        [](int rank, size_t at) { return rank == kOdd || at >= 4000 ? -1

@@ -105,8 +105,15 @@ void exchange(Communicator& c, Windows& windows, StreamRef stream) {
 void callUneven(Communicator& c, Windows& windows, StreamRef stream) {
   std::vector<size_t> counts(static_cast<size_t>(c.size()));
   std::iota(counts.begin(), counts.end(), 20'000);
-  c.allGatherV({.send = windows.in.data(), .recv = windows.out.data(), .counts = counts}, stream);
-  c.reduceScatterV({.send = windows.in.data(), .recv = windows.out.data(), .counts = counts},
+  c.allGatherV({.send = windows.in.data(),
+                .recv = windows.out.data(),
+                .counts = counts,
+                .type = DataType::Float32},
+               stream);
+  c.reduceScatterV({.send = windows.in.data(),
+                    .recv = windows.out.data(),
+                    .counts = counts,
+                    .type = DataType::Float32},
                    stream);
 }
 

@@ -106,8 +106,8 @@ TEST_F(GpuCalls, WhichTheGpuCannotMakeAreRefused) {
               ErrorCode::Unsupported, "the reduction mine is a function of the host");
   const float ordinary = 2;
   expectError(outcomeOf([&] {
-                ranks[0].allReduce({.send = memory.data(),
-                                    .recv = memory.data(),
+                ranks[0].allReduce({.send = memory.as<float>(),
+                                    .recv = memory.as<float>(),
                                     .count = 1,
                                     .op = ReduceOp::PreMulSum,
                                     .scalarAt = &ordinary});
@@ -115,8 +115,8 @@ TEST_F(GpuCalls, WhichTheGpuCannotMakeAreRefused) {
               ErrorCode::InvalidArgument,
               "send is memory of a GPU, and scalarAt is ordinary memory of the host");
   expectError(outcomeOf([&] {
-                ranks[0].allReduce({.send = memory.data(),
-                                    .recv = memory.data(),
+                ranks[0].allReduce({.send = memory.as<float>(),
+                                    .recv = memory.as<float>(),
                                     .count = 2,
                                     .op = ReduceOp::PreMulSum,
                                     .scalarAt = memory.as<float>() + 1});

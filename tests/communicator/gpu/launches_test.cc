@@ -38,8 +38,9 @@ class GpuLaunches : public CudaTest {
   }
   /// Bits of the same values, as numbers of eight bytes.
   static void greatest(Setting& s, int r, StreamRef stream) {
-    s.ranks[r].allReduce({.send = s.values[r].data(),
-                          .recv = s.values[r].data(),
+    void* const bits = s.values[r].data();
+    s.ranks[r].allReduce({.send = bits,
+                          .recv = bits,
                           .count = kCount / 2,
                           .type = DataType::Int64,
                           .op = ReduceOp::Max},

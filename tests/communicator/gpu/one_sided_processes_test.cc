@@ -39,7 +39,7 @@ TEST(GpuOneSidedProcesses, PutStraightIntoEachOthersMemory) {
     const int next = (c.rank() + 1) % 3, before = (c.rank() + 2) % 3;
     Floats inbox(c.device(), 2 * kPutCount, 0), mine(c.device(), kPutCount, 3);
     // A part of an allocation.
-    const Window window = c.window(inbox.data() + kPutCount, 4 * kPutCount);
+    const Window window = c.window({inbox.data() + kPutCount, kPutCount});
     EXPECT_NE(window.address(next), nullptr);
     EXPECT_EQ(window.address(next), window.address(next));
     const StreamRef legacy = StreamRef::cuda(nullptr);
@@ -65,7 +65,7 @@ TEST(GpuOneSidedProcesses, PutByMessagesWhereMemoryHasNoHandle) {
     Communicator c = join(context);
     const auto memory = device::VirtualMemory::create(c.device().index, 4 * kPutCount);
     Floats mine(c.device(), kPutCount, static_cast<float>(c.rank() + 1));
-    const Window window = c.window(memory.data(), 4 * kPutCount);
+    const Window window = c.window({memory.data(), 4 * kPutCount});
     EXPECT_EQ(window.address(1 - c.rank()), nullptr);
     c.put(all(mine, 1 - c.rank(), window));
     waitFor(c, 1 - c.rank());

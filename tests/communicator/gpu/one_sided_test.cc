@@ -38,7 +38,7 @@ TEST_P(GpuOneSided, WorkWithoutAStreamAndWithHostMemory) {
     std::vector<float> host(kPutCount, 5);
     const bool hasHost = c.rank() == 0;
     const Window window =
-        c.window(hasHost ? static_cast<void*>(host.data()) : values.data(), 4 * kPutCount);
+        c.window({hasHost ? static_cast<void*>(host.data()) : values.data(), 4 * kPutCount});
     if (hasHost) {
       c.put({.send = host.data(), .count = kPutCount, .peer = 1, .window = &window});
       waitFor(c, 1);
@@ -59,7 +59,7 @@ TEST_P(GpuOneSided, GraphsReplayThem) {
   std::vector<Window> windows;
   for (Communicator& c : s.ranks) inboxes.emplace_back(c.device(), kPutCount, 0.0f);
   for (size_t r = 0; r < 2; ++r)
-    windows.push_back(s.ranks[r].window(inboxes[r].data(), 4 * kPutCount));
+    windows.push_back(s.ranks[r].window({inboxes[r].data(), kPutCount}));
   std::vector<cudaGraphExec_t> graphs;
   for (int r = 0; r < 2; ++r)
     graphs.push_back(capture(s.ranks[r], StreamRef(s.streams[r]).cuda(), [&] {
@@ -87,7 +87,7 @@ TEST_P(GpuOneSided, GraphsReplayThem) {
 TEST_P(GpuOneSided, CallsMayOutliveTheCallersCommunicator) {
   Setting s(2, GetParam() ? 1 : 2, 1);
   std::vector<Window> windows;
-  for (Communicator& c : s.ranks) windows.push_back(c.window(nullptr, 0));
+  for (Communicator& c : s.ranks) windows.push_back(c.window({}));
   waitFor(s.ranks[0], 1, s.streams[0]);
   windows.erase(windows.begin());
   s.ranks.erase(s.ranks.begin());
@@ -101,7 +101,7 @@ TEST_P(GpuOneSided, CallsMayOutliveTheCallersCommunicator) {
 TEST_P(GpuOneSided, GraphsKeepNoCommunicator) {
   Setting s(2, GetParam() ? 1 : 2, 1, {.timeout = 20s});
   std::vector<Window> windows;
-  for (Communicator& c : s.ranks) windows.push_back(c.window(nullptr, 0));
+  for (Communicator& c : s.ranks) windows.push_back(c.window({}));
   const cudaGraphExec_t graph = capture(s.ranks[0], StreamRef(s.streams[0]).cuda(),
                                         [&] { waitFor(s.ranks[0], 1, s.streams[0]); });
   windows.erase(windows.begin());
@@ -117,7 +117,7 @@ TEST_P(GpuOneSided, GroupsAreInFlightAtOnce) {
   std::vector<Window> windows;
   for (Communicator& c : s.ranks) inboxes.emplace_back(c.device(), kPutCount, 0.0f);
   for (size_t r = 0; r < 2; ++r)
-    windows.push_back(s.ranks[r].window(inboxes[r].data(), 4 * kPutCount));
+    windows.push_back(s.ranks[r].window({inboxes[r].data(), kPutCount}));
   Group group;
   for (int r = 0; r < 2; ++r) {
     waitFor(s.ranks[r], 1 - r, s.streams[r]);
@@ -132,7 +132,7 @@ TEST_P(GpuOneSided, AbortAndDeadlinesEndWaitsOnStreams) {
   for (const bool aborts : {true, false}) {
     Setting s(2, GetParam() ? 1 : 2, 1, {.timeout = aborts ? 60s : 700ms});
     std::vector<Window> windows;
-    for (Communicator& c : s.ranks) windows.push_back(c.window(nullptr, 0));
+    for (Communicator& c : s.ranks) windows.push_back(c.window({}));
     waitFor(s.ranks[0], 1, s.streams[0]);
     if (aborts) s.ranks[1].abort();
     s.streams[0].synchronize();
@@ -150,7 +150,7 @@ TEST_F(GpuOneSidedHere, RefuseWhatDoesNotGoTogether) {
   Setting s(2, 2, kPutCount);
   std::vector<Window> windows;
   for (size_t r = 0; r < 2; ++r)
-    windows.push_back(s.ranks[r].window(s.values[r].data(), 4 * kPutCount));
+    windows.push_back(s.ranks[r].window({s.values[r].data(), kPutCount}));
   const auto refused = [](const std::string& text, const auto& call) {
     const Outcome outcome = outcomeOf(call);
     EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << outcome.text;
@@ -164,14 +164,14 @@ TEST_F(GpuOneSidedHere, RefuseWhatDoesNotGoTogether) {
     c.put({.send = host.data(), .count = kPutCount, .peer = 1, .window = &windows[0]},
           s.streams[0]);
   });
-  refused("go beyond memory of cuda:0", [&] { c.window(s.values[0].data(), size_t{1} << 40); });
+  refused("go beyond memory of cuda:0", [&] { c.window({s.values[0].data(), size_t{1} << 38}); });
   if (deviceCount(DeviceKind::Cuda) > 1) {
     refused("put: send is memory of cuda:1", [&] { c.put(all(s.values[1], 1, windows[0])); });
-    refused("window: buffer is memory of cuda:1", [&] { c.window(s.values[1].data(), 4); });
+    refused("window: buffer is memory of cuda:1", [&] { c.window({s.values[1].data(), 1}); });
     refused("this rank's device is cuda:0", [&] { waitFor(c, 1, s.streams[1]); });
   }
   auto onHosts = Communicator::createLocal(1);
-  const Window window = onHosts[0].window(nullptr, 0);
+  const Window window = onHosts[0].window({});
   refused("this rank's device is host:0", [&] { waitFor(onHosts[0], 0, s.streams[0]); });
 }
 

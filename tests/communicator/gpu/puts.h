@@ -22,7 +22,7 @@ inline PutArgs all(const Floats& values, int peer, const Window& window) {
 inline void passAround(Communicator& c, Stream& stream, bool direct) {
   const int next = (c.rank() + 1) % c.size(), before = (c.rank() + c.size() - 1) % c.size();
   Floats mine(c.device(), kPutCount, 0), inbox(c.device(), kPutCount, -1);
-  const Window window = c.window(inbox.data(), 4 * kPutCount);
+  const Window window = c.window({inbox.data(), kPutCount});
   EXPECT_EQ(window.address(next) != nullptr, direct) << c.rank();
   EXPECT_EQ(window.address(c.rank()), inbox.data());
   for (int round = 1; round <= 3; ++round) {

@@ -54,7 +54,7 @@ TEST(OneSidedDeath, EverySurvivorNamesTheDeadRankWithinASecond) {
         Communicator c = context.join();
         std::vector<uint8_t> ordinary(shared ? 0 : bytes);
         const Memory memory = shared ? c.allocate(bytes) : Memory();
-        const Window window = c.window(shared ? memory.data() : ordinary.data(), bytes);
+        const Window window = c.window({shared ? memory.data() : ordinary.data(), bytes});
         c.barrier();
         context.say("joined");
         reportFailure(context, [&] { putForEver(c, window, bytes); });
@@ -75,7 +75,7 @@ TEST(OneSidedDeath, EverySurvivorNamesTheDeadRankWithinASecond) {
 TEST(OneSidedAbort, EndsWaitsHereAndIsNamedElsewhere) {
   auto ranks = Communicator::createLocal(3);
   std::vector<Window> windows;
-  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  for (Communicator& c : ranks) windows.push_back(c.window({}));
   Stream stream;
   waitFor(ranks[0], 1, stream);
   Outcome waiting;
@@ -89,7 +89,7 @@ TEST(OneSidedAbort, EndsWaitsHereAndIsNamedElsewhere) {
     EXPECT_TRUE(contains(outcome.text, "abort() was called by rank 0")) << outcome.text;
   }
   EXPECT_EQ(outcomeOf([&] { ranks[0].signal({.peer = 1}); }).code, ErrorCode::Aborted);
-  EXPECT_EQ(outcomeOf([&] { ranks[0].window(nullptr, 0); }).code, ErrorCode::Aborted);
+  EXPECT_EQ(outcomeOf([&] { ranks[0].window({}); }).code, ErrorCode::Aborted);
 }
 
 // Row 3: a stopped rank is a straggler for who waits for its signals, and for who puts more to it
@@ -101,7 +101,7 @@ TEST(OneSidedStraggler, IsReportedAndTheJobGoesOn) {
     {
       Communicator c = context.join({.straggler = 300ms});
       std::vector<uint8_t> buffer(kBytes), data(kBytes, 3);
-      const Window window = c.window(buffer.data(), kBytes);
+      const Window window = c.window({buffer.data(), kBytes});
       EXPECT_EQ(window.bytes(1), kBytes);  // so the put itself waits for rank 1
       c.barrier();
       context.say("joined");
@@ -154,7 +154,7 @@ TEST(OneSidedMismatch, AMissingWindowIsNamedWithItsRank) {
   std::string logged;
   setLogSink([&](LogLevel, std::string_view line) { logged += line; });
   int64_t word = 0;
-  const Window window = ranks[0].window(&word, 8);
+  const Window window = ranks[0].window({&word, 1});
   const Outcome outcome = outcomeOf([&] {
     ranks[0].put(
         {.send = &word, .count = 1, .type = DataType::Int64, .peer = 1, .window = &window});
@@ -171,8 +171,8 @@ TEST(OneSidedMismatch, AMissingWindowIsNamedWithItsRank) {
 TEST(OneSidedMismatch, APutIntoABufferThatIsGivenBackFailsTheCommunicator) {
   auto ranks = Communicator::createLocal(2);
   int64_t word = 0;
-  const Window mine = ranks[0].window(nullptr, 0);
-  std::optional<Window> theirs = ranks[1].window(&word, 8);
+  const Window mine = ranks[0].window({});
+  std::optional<Window> theirs = ranks[1].window({&word, 1});
   const int64_t value = 5;
   PreparedCall put = ranks[0].prepare(
       PutArgs{.send = &value, .count = 1, .type = DataType::Int64, .peer = 1, .window = &mine});
@@ -194,7 +194,7 @@ TEST(OneSidedMismatch, APutIntoABufferThatIsGivenBackFailsTheCommunicator) {
 TEST(OneSidedAbsence, EndsAtTheDeadlineAndNamesTheAbsent) {
   auto ranks = Communicator::createLocal(2, {.timeout = 700ms});
   std::vector<Window> windows;
-  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  for (Communicator& c : ranks) windows.push_back(c.window({}));
   const Outcome outcome = outcomeOf([&] { waitFor(ranks[0], 1); });
   EXPECT_EQ(outcome.code, ErrorCode::Timeout);
   EXPECT_TRUE(contains(outcome.text, "wait for 1 signal of rank 1 did not complete within 700 ms"))
@@ -206,8 +206,8 @@ TEST(OneSidedAbsence, OfARankThatHasLeftIsNamed) {
   for (const bool puts : {true, false}) {
     auto ranks = Communicator::createLocal(2);
     int64_t word = 0;
-    const Window mine = ranks[0].window(&word, 8);
-    std::optional<Window> theirs = ranks[1].window(&word, 8);
+    const Window mine = ranks[0].window({&word, 1});
+    std::optional<Window> theirs = ranks[1].window({&word, 1});
     PreparedCall put = ranks[0].prepare(
         PutArgs{.send = &word, .count = 1, .type = DataType::Int64, .peer = 1, .window = &mine});
     ranks[1].signal({.peer = 0});
@@ -230,7 +230,7 @@ TEST(OneSidedShrink, SurvivorsMakeNewWindows) {
   RankProcesses ranks(3, [](const Context& context) {
     Communicator c = context.join();
     std::vector<uint8_t> buffer(100'000);
-    const Window window = c.window(buffer.data(), buffer.size());
+    const Window window = c.window({buffer.data(), buffer.size()});
     if (context.rank == 1) {
       for (const int peer : {0, 2}) waitFor(c, peer);
       ::_exit(0);
@@ -240,7 +240,7 @@ TEST(OneSidedShrink, SurvivorsMakeNewWindows) {
       return 1;
     Communicator smaller = c.shrink();
     buffer.assign(buffer.size(), 0);
-    const Window again = smaller.window(buffer.data(), buffer.size());
+    const Window again = smaller.window({buffer.data(), buffer.size()});
     const uint8_t value = static_cast<uint8_t>(smaller.rank() + 1);
     smaller.put({.send = &value,
                  .count = 1,
@@ -262,7 +262,7 @@ TEST(OneSidedShrink, SurvivorsMakeNewWindows) {
 TEST(OneSidedShrink, EndsWhatOthersPutToARankThatShrinks) {
   auto ranks = Communicator::createLocal(2, {.setupTimeout = 20s});
   std::vector<Window> windows;
-  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  for (Communicator& c : ranks) windows.push_back(c.window({}));
   std::thread shrinking([&] { EXPECT_EQ(ranks[1].shrink().size(), 2); });
   const Outcome outcome = outcomeOf([&] {
     while (true) ranks[0].signal({.peer = 1});
@@ -277,13 +277,15 @@ TEST(OneSidedFork, TheChildMayNotUseWindows) {
   RankProcesses ranks(2, [](const Context& context) {
     Communicator c = context.join();
     int64_t word = 0;
-    std::optional<Window> window = c.window(&word, 8);
+    std::optional<Window> window = c.window({&word, 1});
     c.barrier();
     const pid_t child = ::fork();
     if (child == 0) {
       const bool refused =
           outcomeOf([&] { c.signal({.peer = 1}); }).code == ErrorCode::InvalidUsage &&
-          outcomeOf([&] { c.window(&word, 8); }).code == ErrorCode::InvalidUsage;
+          outcomeOf([&] {
+            c.window({&word, 1});
+          }).code == ErrorCode::InvalidUsage;
       window.reset();
       ::_exit(refused ? 7 : 8);
     }

@@ -169,7 +169,7 @@ TEST_F(HostileOneSided, ABufferLargerThanItsMemoryIsRefused) {
   Communicator::Impl& liar = pair.liarsParts();
   const auto place = liar.who.world()->windows->locate(memory.data(), memory.bytes());
   ASSERT_NE(place.window, executor::WindowPlace::kNone);
-  const Window mine = pair.victim().window(nullptr, 0);
+  const Window mine = pair.victim().window({});
   communicator::message::WindowMessage told{
       .kind = communicator::message::WindowMessage::Kind::Opened,
       .window = 2,

@@ -61,7 +61,7 @@ TEST_P(OneSidedWays, PutAndItsSignalComeTogether) {
   runRanks(ranks, [](Communicator& c) {
     for (const size_t bytes : {1, 23, 24, 25, 4096, 65535, 65536, 300001, 4'000'000}) {
       const Memory memory = allocate(c, bytes + 20);
-      const Window window = c.window(memory.data(), memory.bytes());
+      const Window window = c.window({memory.data(), memory.bytes()});
       const Bytes mine = content(bytes + static_cast<size_t>(c.rank()), bytes);
       const Bytes theirs = content(bytes + static_cast<size_t>(1 - c.rank()), bytes);
       c.put({.send = mine.data(),
@@ -91,7 +91,7 @@ TEST_P(OneSidedWays, ATargetMakesNoCall) {
   runRanks(ranks, [&](Communicator& c) {
     constexpr size_t kBytes = 3'000'000;
     const Memory memory = allocate(c, kBytes);
-    const Window window = c.window(memory.data(), c.rank() == 1 ? kBytes : 0);
+    const Window window = c.window({memory.data(), c.rank() == 1 ? kBytes : 0});
     if (c.rank() == 0) {
       const Bytes data = content(5, kBytes);
       for (int i = 0; i < 3; ++i)
@@ -115,7 +115,7 @@ TEST_P(OneSidedWays, ARankMayPutToItself) {
   auto ranks = make(2);
   runRanks(ranks, [](Communicator& c) {
     const Memory memory = allocate(c, 8);
-    const Window window = c.window(memory.data(), 8);
+    const Window window = c.window({memory.data(), 8});
     const int64_t value = 40 + c.rank();
     c.put(
         {.send = &value, .count = 1, .type = DataType::Int64, .peer = c.rank(), .window = &window});
@@ -130,7 +130,7 @@ TEST_P(OneSidedWays, ARankMayPutToItself) {
 TEST_P(OneSidedWays, SignalsCountByPeerAndNumber) {
   auto ranks = make(3, {.signals = 4});
   runRanks(ranks, [](Communicator& c) {
-    const Window window = c.window(nullptr, 0);
+    const Window window = c.window({});
     for (int peer = 0; peer < 3; ++peer)
       for (int signal = 0; signal < 4; ++signal)
         for (int i = 0; i < 3 + signal; ++i) c.signal({.peer = peer, .signal = signal});
@@ -161,7 +161,7 @@ TEST_P(OneSidedWays, SignalsCountByPeerAndNumber) {
 TEST_P(OneSidedWays, WaitsTakeSignalsInTheOrderInWhichTheyBegin) {
   auto ranks = make(2, {.timeout = 20s});
   std::vector<Window> windows;
-  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  for (Communicator& c : ranks) windows.push_back(c.window({}));
   const auto begin = [&](uint64_t count, StreamRef stream, const char* line) {
     const AwaitedSignals awaited{.peer = 1, .count = count};
     ranks[0].waitSignals({.signals = {&awaited, 1}}, stream);
@@ -180,10 +180,10 @@ TEST_P(OneSidedWays, WaitsTakeSignalsInTheOrderInWhichTheyBegin) {
 // Nobody who has made no use of a rank minds that it leaves.
 TEST_P(OneSidedWays, ARankMayLeaveBeforeOthersConnectToIt) {
   auto ranks = make(3);
-  ranks[0].window(nullptr, 0);  // and gives it back
+  ranks[0].window({});  // and gives it back
   ranks.erase(ranks.begin());
   runRanks(ranks, [&](Communicator& c) {
-    const Window window = c.window(nullptr, 0);
+    const Window window = c.window({});
     const AwaitedSignals one{.peer = 3 - c.rank()};
     for (int round = 0; round < 40; ++round) {  // for longer than a break may take
       c.signal({.peer = 3 - c.rank()});
@@ -197,7 +197,7 @@ TEST_P(OneSidedWays, ARankMayLeaveBeforeOthersConnectToIt) {
 TEST_P(OneSidedWays, SignalsArriveWithoutWindows) {
   auto ranks = make(2);
   std::vector<Window> windows;
-  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  for (Communicator& c : ranks) windows.push_back(c.window({}));
   runRanks(ranks, [](Communicator& c) {  // so that they are connected
     c.signal({.peer = 1 - c.rank()});
     const AwaitedSignals one{.peer = 1 - c.rank()};
@@ -216,7 +216,7 @@ TEST_P(OneSidedWays, StreamsGiveTheOrder) {
   runRanks(ranks, [](Communicator& c) {
     const Memory memory = allocate(c, 16);
     auto* const words = memory.as<int64_t>();
-    const Window window = c.window(words, 16);
+    const Window window = c.window({words, 2});
     const int peer = 1 - c.rank();
     Stream in, out;
     const AwaitedSignals one{.peer = peer};
@@ -240,7 +240,7 @@ TEST_P(OneSidedWays, GroupsAreInFlightAtOnce) {
   runRanks(ranks, [](Communicator& c) {
     const Memory memory = allocate(c, 24);
     auto* const words = memory.as<int64_t>();
-    const Window window = c.window(words, 24);
+    const Window window = c.window({words, 3});
     std::optional<Stream> stream;
     for (const bool onStream : {false, true}) {
       if (onStream) stream.emplace();
@@ -274,7 +274,7 @@ TEST_P(OneSidedWays, GroupsKeepTheOrderOfPuts) {
   auto ranks = make(2);
   runRanks(ranks, [](Communicator& c) {
     const Memory memory = allocate(c, 8);
-    const Window window = c.window(memory.data(), 8);
+    const Window window = c.window({memory.data(), 8});
     const int64_t values[] = {1, 2, 3};
     Group group;
     for (const int64_t& value : values)
@@ -295,7 +295,7 @@ TEST_P(OneSidedWays, PreparedCallsStartAgain) {
   auto ranks = make(2);
   runRanks(ranks, [](Communicator& c) {
     const Memory memory = allocate(c, 8);
-    const Window window = c.window(memory.data(), 8);
+    const Window window = c.window({memory.data(), 8});
     int64_t value = 0;
     const AwaitedSignals one{.peer = 1 - c.rank()};
     PreparedCall put = c.prepare(PutArgs{.send = &value,
@@ -319,7 +319,7 @@ TEST_P(OneSidedWays, WindowsKnowSizesAndAddresses) {
   runRanks(ranks, [](Communicator& c) {
     const size_t bytes = 100 * static_cast<size_t>(c.rank());
     const Memory memory = allocate(c, bytes);
-    const Window window = c.window(memory.data(), bytes);
+    const Window window = c.window({memory.data(), bytes});
     EXPECT_EQ(window.buffer(), memory.data());
     EXPECT_EQ(window.rank(), c.rank());
     for (int peer = 0; peer < 3; ++peer) {
@@ -344,7 +344,7 @@ TEST(OneSided, WorksAlone) {
   auto ranks = Communicator::createLocal(1);
   int64_t word = 0;
   const int64_t value = 5;
-  const Window window = ranks[0].window(&word, sizeof word);
+  const Window window = ranks[0].window({&word, 1});
   ranks[0].put({.send = &value, .count = 1, .type = DataType::Int64, .peer = 0, .window = &window});
   const AwaitedSignals one{};
   ranks[0].waitSignals({.signals = {&one, 1}});
@@ -355,7 +355,7 @@ TEST(OneSided, WorksAlone) {
 TEST(OneSided, DescribeListsWhatIsUnderWay) {
   auto ranks = Communicator::createLocal(2, {.timeout = 700ms});
   std::vector<Window> windows;
-  for (Communicator& c : ranks) windows.push_back(c.window(nullptr, 0));
+  for (Communicator& c : ranks) windows.push_back(c.window({}));
   const auto shows = [&](const std::string& words) {
     return ranks[0].describe().find(words) != std::string::npos;
   };
@@ -388,14 +388,16 @@ TEST(OneSided, RefusesWhatCannotBe) {
   using enum ErrorCode;
   Communicator& c = ranks[0];
   refused(InvalidUsage, "signal needs a window", [&] { c.signal({.peer = 1}); });
-  refused(InvalidArgument, "more than there can be", [&] { c.window(words, ~size_t{0}); });
+  refused(InvalidArgument, "more than there can be", [&] { c.window({words, ~size_t{0}}); });
   refused(InvalidUsage, "waitSignals needs a window", [&] {
     c.waitSignals({.signals = {&one, 1}});
   });
-  refused(InvalidArgument, "buffer is null with 8 bytes", [&] { c.window(nullptr, 8); });
-  const Window mine = c.window(words, 16);
-  std::optional<Window> theirs = ranks[1].window(words + 2, 16);
-  const Window foreign = others[0].window(words, 8);
+  refused(InvalidArgument, "buffer is null with 8 bytes", [&] {
+    c.window({static_cast<void*>(nullptr), 8});
+  });
+  const Window mine = c.window({words, 2});
+  std::optional<Window> theirs = ranks[1].window({words + 2, 2});
+  const Window foreign = others[0].window({words, 1});
   const auto put = [&](PutArgs args) {
     args.type = DataType::Int64;
     c.put(args);
@@ -428,7 +430,9 @@ TEST(OneSided, RefusesWhatCannotBe) {
   const AwaitedSignals got{.peer = 0};
   ranks[1].waitSignals({.signals = {&got, 1}});
   theirs.reset();
-  const auto again = [&] { c.prepare(PutArgs{.peer = 1, .window = &mine}); };
+  const auto again = [&] {
+    c.prepare(PutArgs{.count = 0, .type = DataType::Int64, .peer = 1, .window = &mine});
+  };
   for (int i = 0; i < 5000 && outcomeOf(again).code != InvalidUsage; ++i)  // until it is told
     std::this_thread::sleep_for(1ms);
   refused(InvalidUsage, "given its buffer in the window back", again);
@@ -442,7 +446,7 @@ void putAndCut(std::vector<Communicator>& ranks, const std::function<bool()>& go
   constexpr size_t kBytes = 2'000'000;
   std::vector<std::vector<uint8_t>> buffers(2, std::vector<uint8_t>(kBytes));
   std::vector<Window> windows;
-  for (size_t r = 0; r < 2; ++r) windows.push_back(ranks[r].window(buffers[r].data(), kBytes));
+  for (size_t r = 0; r < 2; ++r) windows.push_back(ranks[r].window({buffers[r].data(), kBytes}));
   for (uint8_t round = 1; goesOn(); ++round) {
     const std::vector<uint8_t> data(kBytes, round);
     EXPECT_TRUE(round == 1 || cutConnections() > 0);
@@ -476,7 +480,7 @@ TEST(OneSidedBreak, OfAConnectionOfUcxNamesThePeer) {
 
 TEST(OneSided, SuspendingWantsTheWindowsBack) {
   auto ranks = Communicator::createLocal(1);
-  std::optional<Window> window = ranks[0].window(nullptr, 0);
+  std::optional<Window> window = ranks[0].window({});
   const Outcome outcome = outcomeOf([&] { std::move(ranks[0]).suspend(); });
   EXPECT_EQ(outcome.code, ErrorCode::InvalidUsage);
   EXPECT_NE(outcome.text.find("without windows"), std::string::npos) << outcome.text;

@@ -48,8 +48,8 @@ class OneSidedPair {
   /// The buffer is rank 0's; rank 1 has none.
   OneSidedPair(void* buffer, size_t bytes) : impls_(makeParts(2, {.signals = kSignals})) {
     for (const auto& impl : impls_) ranks_.emplace_back(impl);
-    windows_.push_back(ranks_[0].window(buffer, bytes));
-    windows_.push_back(ranks_[1].window(nullptr, 0));
+    windows_.push_back(ranks_[0].window({buffer, bytes}));
+    windows_.push_back(ranks_[1].window({}));
     for (Communicator& rank : ranks_) rank.signal({.peer = 1 - rank.rank()});
     for (Communicator& rank : ranks_) await(rank, 0);
   }

@@ -112,7 +112,7 @@ void runProgram(Communicator& c, uint64_t seed, int rounds) {
     } else {
       memories.push_back(c.allocate(kBuffer));
     }
-    windows.push_back(c.window(memories.back().data(), kBuffer));
+    windows.push_back(c.window({memories.back().data(), kBuffer}));
   }
   Model model(c.size());
   std::mt19937_64 shared(seed), own(seed + 1 + static_cast<uint64_t>(c.rank()));

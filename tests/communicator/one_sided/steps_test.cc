@@ -55,11 +55,11 @@ TEST(OneSidedSteps, SendOnlyToARankThatHasConnected) {
   auto parts = makeParts(3, {});
   std::vector<std::optional<Communicator>> ranks;
   for (const auto& part : parts) ranks.emplace_back(part);
-  const Window mine = ranks[1]->window(nullptr, 0);
+  const Window mine = ranks[1]->window({});
   auto lock = parts[1]->failure.lock();
-  const Window holding = ranks[2]->window(nullptr, 0);
+  const Window holding = ranks[2]->window({});
   std::thread sender([&] {
-    std::optional<Window> window = ranks[0]->window(nullptr, 0);
+    std::optional<Window> window = ranks[0]->window({});
     ranks[0]->signal({.peer = 1});
     window.reset();
     ranks[0].reset();

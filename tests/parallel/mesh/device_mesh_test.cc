@@ -125,7 +125,7 @@ struct Gated {
     return downloaded(mesh, y);
   }
   AllReduceArgs sum() const {
-    return {.send = x.data, .recv = x.data, .count = static_cast<size_t>(kCount)};
+    return {.send = x.data, .recv = x.data, .count = static_cast<size_t>(kCount), .type = x.type};
   }
 
   DeviceMesh& mesh;
@@ -179,9 +179,12 @@ TEST_F(MeshOnGpus, ElementsThatWaitForACollectiveLetOtherRanksOfTheDeviceCallIt)
               MeshCommunicator& group = *mesh.communicator(AxisSet::all());
               mesh.finish();
               if (mesh.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-              group.allReduce(
-                  kPurpose, {.send = x.data, .recv = x.data, .count = static_cast<size_t>(kCount)},
-                  own);
+              group.allReduce(kPurpose,
+                              {.send = x.data,
+                               .recv = x.data,
+                               .count = static_cast<size_t>(kCount),
+                               .type = x.type},
+                              own);
               added.record(own);
               added.wait(mesh.stream());
               if (isUpload) {
@@ -245,7 +248,10 @@ TEST_F(MeshOnGpus, MutationsChangeWhatIsThere) {
             const Tensor x = uploaded(mesh, arena, std::vector<float>(kCount, value), {kCount});
             mesh.communicator(AxisSet::all())
                 ->allReduce(kPurpose,
-                            {.send = x.data, .recv = x.data, .count = static_cast<size_t>(kCount)},
+                            {.send = x.data,
+                             .recv = x.data,
+                             .count = static_cast<size_t>(kCount),
+                             .type = x.type},
                             onOther ? StreamRef(own) : StreamRef());
             const float expected = change == Change::Drop ? value : 2 * 3;
             EXPECT_EQ(downloaded(mesh, x), std::vector<float>(kCount, expected));

@@ -140,7 +140,7 @@ struct UniqueId {
 struct CommunicatorOptions {
   /// The job to join, with `rank` and `size`. Without `id`, all three come from the launcher's
   /// environment (tutti run, torchrun and others); see docs/reference/environment.md.
-  std::optional<UniqueId> id;
+  std::optional<UniqueId> id = {};
   int rank = -1;
   int size = -1;
 
@@ -157,17 +157,17 @@ struct CommunicatorOptions {
   /// "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical" or "mapped".
   /// Between hosts it may have a number of channels, as in "ring/2". Also TUTTI_ALGORITHM. Must be
   /// the same on all ranks.
-  std::string algorithm;
+  std::string algorithm = {};
   /// The transport between all ranks: "shm", "tcp" or "ucx"; or "shm+tcp" or "shm+ucx": shared
   /// memory on one host, and the other between hosts. Empty: "shm+ucx" if all hosts have RDMA, else
   /// "shm+tcp". Also TUTTI_TRANSPORT. Must be the same on all ranks.
-  std::string transport;
+  std::string transport = {};
   /// Seals what "tcp" sends between hosts: nobody on the way can read or change it. Not set:
   /// TUTTI_ENCRYPTION, else off. Must be the same on all ranks. "ucx" refuses it (Unsupported).
-  std::optional<bool> encryption;
+  std::optional<bool> encryption = {};
   /// A secret that all ranks have been given by another way than the job's key, of any length.
   /// Connections of "tcp" are proved by it too. Empty: none. Must be the same on all ranks.
-  std::string preSharedKey;
+  std::string preSharedKey = {};
   /// This rank's device. With a GPU, calls may use buffers in its memory as well as on the host.
   /// create() throws Unsupported, and says why, if there is no such device.
   Device device = {};
@@ -185,7 +185,7 @@ struct CommunicatorOptions {
   /// Signals of one-sided calls, from each rank to each: 1 to 65536. Must be the same on all ranks.
   int signals = 1;
   /// A stop request soon ends create() with Aborted, here and on the ranks that wait for this one.
-  std::stop_token stop;
+  std::stop_token stop = {};
 };
 
 /// Arguments of Communicator::grow().

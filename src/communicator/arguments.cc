@@ -137,7 +137,6 @@ uint64_t countOf(const char* call, std::optional<size_t> said, const NamedBuffer
 
 void requireRoom(const CollectiveCall& call, Caller by, const ConstBuffer& send,
                  const ConstBuffer& recv) {
-  if (!send.bytes() && !recv.bytes()) return;
   const CallFacts& f = call.facts;
   const auto [in, out] = rangesOf(call, by, extentsOf(call, by));
   const char* name = plan::toString(f.collective);

@@ -58,14 +58,13 @@ CollectiveCall callOf(Collective collective, communicator::Caller by, const Args
     call.wishes = communicator::wishesOf(a.options);
   if constexpr (requires { a.counts; })
     call = communicator::withBlocks(std::move(call), by, a.counts, a.offsets);
+  if (a.send.bytes() || a.recv.bytes()) communicator::requireRoom(call, by, a.send, a.recv);
   return call;
 }
 
 template <class Args>
 OperationWork collective(Communicator::Impl& c, Collective collective, const Args& a) {
-  CollectiveCall call = callOf(collective, c.caller(), a);
-  communicator::requireRoom(call, c.caller(), a.send, a.recv);
-  return communicator::makeCollective(c.shared(), std::move(call));
+  return communicator::makeCollective(c.shared(), callOf(collective, c.caller(), a));
 }
 
 OperationWork make(Communicator::Impl& c, const AllReduceArgs& a) {

@@ -75,11 +75,11 @@ concept TypedElement = requires {
   ElementType<std::remove_const_t<T>>::value;
 };
 
+template <class T>
+inline constexpr bool kIsRawMemory = std::is_same_v<T, std::byte> || std::is_same_v<T, char>;
 /// Memory of type T, const or not, holds elements of a type that only the call says.
 template <class T>
-concept UntypedElement = std::is_void_v<T> || std::is_same_v<std::remove_const_t<T>, std::byte> ||
-                         std::is_same_v < std::remove_const_t<T>,
-char > ;
+concept UntypedElement = std::is_void_v<T> || kIsRawMemory<std::remove_const_t<T>>;
 
 template <class T>
 concept BufferElement = TypedElement<T> || UntypedElement<T>;

@@ -1,0 +1,1 @@
+"""Tutti: collective communication among processes and threads."""

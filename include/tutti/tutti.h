@@ -12,4 +12,5 @@
 #include <tutti/log.h>
 #include <tutti/reduction.h>
 #include <tutti/types.h>
+#include <tutti/wait_check.h>
 #include <tutti/window.h>

@@ -7,6 +7,7 @@
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/clock.h"
+#include "src/base/wait_checks.h"
 #include "src/communicator/failure/failure_state.h"
 #include "src/communicator/failure/watchdog.h"
 #include "src/communicator/gpu/gpu_backend.h"
@@ -275,12 +276,14 @@ device::Work::Status OperationWork::broken(const transports::ConnectionLost& los
 
 void drive(device::Work& work, bool spinFirst) {
   base::Backoff backoff(spinFirst);
+  base::WaitChecks checks;
   while (true) {
     switch (work.poll()) {
       case device::Work::Status::Done: return;
       case device::Work::Status::Moved: backoff.reset(); break;
       case device::Work::Status::Idle: backoff.idle(); break;
     }
+    checks.polled();
   }
 }
 

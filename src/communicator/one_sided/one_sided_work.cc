@@ -34,7 +34,15 @@ OneSidedWork::OneSidedWork(std::shared_ptr<const Owners> owners, OneSidedCall ca
       network_(owners_->settings.reconnectMs) {}
 
 OneSidedWork::~OneSidedWork() {
-  if (progress_.listed && !owners_->who.inForkedChild()) owners_->oneSided.forget(progress_);
+  if (!progress_.listed || owners_->who.inForkedChild()) return;
+  owners_->oneSided.forget(progress_);
+  try {  // others may wait for what it has not done
+    owners_->failure.fail(Error(ErrorCode::Aborted,
+                                base::message(owners_->who.self(), " dropped ", call_.describe())),
+                          true);
+  } catch (...) {  // no memory to tell why
+    owners_->failure.failWithoutReason();
+  }
 }
 
 bool OneSidedWork::sharesCores() const { return owners_->links.sharesCores(); }

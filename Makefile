@@ -10,7 +10,7 @@ RANKS ?= 4
 JARGON := build/jargon.txt
 TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan thorough seeds long fuzz rdma torch bench docs format packages configure clean
+.PHONY: help demo test build asan tsan thorough seeds long fuzz rdma torch wheel bench docs format packages configure clean
 
 help:
 	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
@@ -21,6 +21,7 @@ help:
 	@echo 'make fuzz     the fuzzers of all parsers, FUZZ_SECONDS=60 each; TARGETS names some of them'
 	@echo 'make rdma     of the tests only those of RDMA and of bad links, in virtual machines'
 	@echo 'make torch    PyTorch from PyPI (3 GB) over libnccl.so.2, on emulated GPUs'
+	@echo 'make wheel    the Python package as a wheel in build/wheels, tested; PYTHON=python3.13 names a Python'
 	@echo 'make asan     every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan     the same under ThreadSanitizer'
 	@echo 'make seeds    what runs on emulated GPUs, in three orders: plain and under both sanitizers'
@@ -83,6 +84,10 @@ rdma: build
 # Without a CUDA toolkit, or where PyTorch cannot be had, it says so and succeeds.
 torch: configure
 	@cmake/run-torch.sh
+
+PYTHON ?= python3
+wheel: packages
+	@cmake/build-wheels.sh $(PYTHON)
 
 bench: build
 	@set -e; for program in build/bin/*_bench build/bin/host_collectives; do \

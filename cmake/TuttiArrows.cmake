@@ -34,6 +34,7 @@ src/wire src/bootstrap collectives transports transports/joined transports/p2p t
 transports/tcp transports/ucx src/executor src/executor/host src/executor/copy src/executor/kernel"
     "src/nccl             : include/tutti include/tutti-nccl src/base src/numbers src/device src/communicator"
     "src/launch           : include/tutti src/base src/bootstrap"
+    "src/python           : include/tutti"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/wire src/bootstrap collectives transports transports/joined transports/shm transports/ucx \
 src/executor/host src/communicator \

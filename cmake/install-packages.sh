@@ -12,7 +12,7 @@ packages='
   libhwloc-dev libibverbs-dev libpcre2-dev
   clang-format-14 jargon-text iproute2 groff-base gnuplot-nox
   openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
-  qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers python3-venv
+  qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers python3-venv python3-dev
 '
 [ "${1:-}" != docs ] || packages='doxygen python3-venv'
 [ "${1:-}" != fuzz ] || packages='clang-14 clang libclang-rt-14-dev'

@@ -281,6 +281,8 @@ TestedSources testedSources(const std::vector<SourceFile>& files) {
     const std::string& path = file.path;
     if (path.starts_with("tests/") && path.ends_with("_test.cc"))
       tests[folderOf(path)].push_back(stemOf(path).substr(0, stemOf(path).size() - 5));
+    if (path.starts_with("tests/") && path.ends_with(".py") && stemOf(path).starts_with("test_"))
+      tests[folderOf(path)].push_back(stemOf(path).substr(5));
   }
   TestedSources result;
   for (const SourceFile& file : files) {

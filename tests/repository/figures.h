@@ -52,7 +52,7 @@ std::vector<std::string> duplicateTypes(const std::vector<TokenizedFile>& files)
 /// if c is among the words of a test there: ring_test.cc and graph_ring_test.cc are tests of
 /// ring.cc. It is found by folder if tests/a/b/c has a test, or if tests/a/b has at most
 /// `kFewTests` tests, so that a reader finds it by looking. A test is a file whose name ends in
-/// _test.cc.
+/// _test.cc, or one of pytest: test_ring.py.
 struct TestedSources {
   static constexpr size_t kFewTests = 12;
   size_t sources = 0;

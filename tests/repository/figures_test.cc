@@ -256,11 +256,14 @@ TEST(Figures, FindTheTestOfASource) {
   EXPECT_EQ(untested({"src/a/b.cc", "tests/a/y_test.cc", "tests/a/b/c_test.cc"}), all);
   EXPECT_EQ(untested({"src/few/b.cc", "tests/few/c_test.cc"}), all);
   EXPECT_EQ(untested({"parallel/few/b.cc", "tests/parallel/few/b_test.cc"}), all);
+  EXPECT_EQ(untested({"src/python/b.cc", "tests/python/test_b.py"}), all);
   EXPECT_EQ(untested({"src/a/b.cc"}), all) << "twelve tests are few";
   EXPECT_EQ(untested({"src/a/b.cc", "tests/a/bc_test.cc"}), none);
   EXPECT_EQ(untested({"src/a/b.cc", "tests/a/y_test.cc", "tests/c/b_test.cc"}), none);
   EXPECT_EQ(untested({"src/a/b.cc", "tests/a/y_test.cc", "tests/a/b.cc"}), none);
   EXPECT_EQ(untested({"src/c/b.cc", "tests/c/b.cc"}), std::vector<std::string>{"src/c/b.cc"});
+  EXPECT_EQ(untested({"src/few/b.cc", "tests/few/ranks.py"}),
+            std::vector<std::string>{"src/few/b.cc"});
   EXPECT_EQ(untested({"src/few/b.cc"}), std::vector<std::string>{"src/few/b.cc"});
 }
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 
 LIBRARY = "libtutti.so.0.2"
+_VERSION = "0.2.0"
 
 
 def build_folder() -> pathlib.Path | None:
@@ -57,3 +58,14 @@ def command() -> str:
     """The path of the program behind the `tutti` command."""
     build = build_folder()
     return _existing((build or _package()) / "bin" / "tutti", "command")
+
+
+def extension_folder() -> str | None:
+    """The folder of the extension, where it does not lie in the package."""
+    build = build_folder()
+    return str(build / "python") if build else None
+
+
+def version() -> str:
+    """The version of Tutti, as "0.2.0"."""
+    return _VERSION

@@ -1,0 +1,237 @@
+#include "src/python/communicator.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace tutti::python {
+
+namespace {
+
+std::chrono::milliseconds milliseconds(nb::handle seconds) {
+  return std::chrono::ceil<std::chrono::milliseconds>(
+      std::chrono::duration<double>(nb::cast<double>(nb::float_(seconds))));
+}
+
+CommunicatorOptions optionsOf(const nb::dict& given) {
+  CommunicatorOptions options;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    if (name == "id") options.id = UniqueId::fromHex(nb::cast<std::string>(value));
+    if (name == "rank") options.rank = nb::cast<int>(value);
+    if (name == "size") options.size = nb::cast<int>(value);
+    if (name == "setup_timeout") options.setupTimeout = milliseconds(value);
+    if (name == "timeout") options.timeout = milliseconds(value);
+    if (name == "straggler") options.straggler = milliseconds(value);
+    if (name == "deterministic") options.deterministic = nb::cast<bool>(value);
+    if (name == "algorithm") options.algorithm = nb::cast<std::string>(value);
+    if (name == "transport") options.transport = nb::cast<std::string>(value);
+    if (name == "encryption") options.encryption = nb::cast<bool>(value);
+    if (name == "pre_shared_key") {
+      const auto bytes = nb::cast<nb::bytes>(value);
+      options.preSharedKey.assign(bytes.c_str(), bytes.size());
+    }
+    if (name == "signals") options.signals = nb::cast<int>(value);
+  }
+  return options;
+}
+
+/// Makes communicators, which needs a thread of its own: no part of a group.
+void requireNoGroup() {
+  if (isInGroup())
+    throw Error(ErrorCode::InvalidUsage,
+                "a communicator cannot be made in a group; make it before the with block");
+}
+
+CommunicatorOfPython create(const nb::dict& given) {
+  requireNoGroup();
+  CommunicatorOptions options = optionsOf(given);
+  std::stop_source stop;
+  options.stop = stop.get_token();
+  return CommunicatorOfPython(
+      setUp([&] { return Communicator::create(options); }, [&] { stop.request_stop(); }));
+}
+
+std::vector<CommunicatorOfPython> createLocal(int size, const nb::dict& given) {
+  requireNoGroup();
+  const CommunicatorOptions options = optionsOf(given);
+  auto made = setUp([&] { return Communicator::createLocal(size, options); }, [] {});
+  std::vector<CommunicatorOfPython> ranks;
+  for (Communicator& each : made) ranks.emplace_back(std::move(each));
+  return ranks;
+}
+
+/// Of one that exists. If a handler of signals raises, the communicator is aborted.
+template <class Make>
+auto setUpFrom(const CommunicatorOfPython& self, const Make& makeFrom) {
+  requireNoGroup();
+  const auto from = self.open();
+  return onRank(self.rank(),
+                [&] { return setUp([&] { return makeFrom(*from); }, [&] { from->abort(); }); });
+}
+
+std::optional<CommunicatorOfPython> split(const CommunicatorOfPython& self, int color, int key) {
+  auto made = setUpFrom(self, [&](Communicator& c) { return c.split(color, key); });
+  if (!made) return std::nullopt;
+  return CommunicatorOfPython(std::move(*made));
+}
+
+CommunicatorOfPython subset(const CommunicatorOfPython& self, const std::vector<int>& ranks) {
+  return CommunicatorOfPython(setUpFrom(self, [&](Communicator& c) { return c.subset(ranks); }));
+}
+
+CommunicatorOfPython shrink(const CommunicatorOfPython& self) {
+  return CommunicatorOfPython(setUpFrom(self, [](Communicator& c) { return c.shrink(); }));
+}
+
+CommunicatorOfPython grow(const CommunicatorOfPython& self, int size,
+                          const std::optional<std::string>& id) {
+  requireNoGroup();
+  const auto from = self.open();
+  std::stop_source stop;
+  GrowArgs args{.size = size, .stop = stop.get_token()};
+  if (id) args.id = UniqueId::fromHex(*id);
+  return onRank(self.rank(), [&] {
+    return CommunicatorOfPython(
+        setUp([&] { return from->grow(args); }, [&] { stop.request_stop(); }));
+  });
+}
+
+UniqueId::Reach reachOf(bool network) {
+  return network ? UniqueId::Reach::Network : UniqueId::Reach::Host;
+}
+
+std::string growId(const CommunicatorOfPython& self, bool network) {
+  const auto from = self.open();
+  return onRank(self.rank(), [&] {
+    const nb::gil_scoped_release released;
+    return from->growId(reachOf(network)).toHex();
+  });
+}
+
+nb::object asyncError(const CommunicatorOfPython& self) {
+  const auto error = self.open()->asyncError();
+  return error ? exceptionOf(*error, self.rank()) : nb::none();
+}
+
+/// Of a suspended communicator, which resume() uses up.
+class SuspendedOfPython {
+ public:
+  SuspendedOfPython(SuspendedCommunicator suspended, int rank)
+      : suspended_(std::move(suspended)), rank_(rank) {}
+
+  CommunicatorOfPython resume() {
+    requireNoGroup();
+    if (!suspended_)
+      throw Error(ErrorCode::InvalidUsage, "this communicator has been resumed already");
+    std::stop_source stop;
+    return onRank(rank_, [&] {
+      auto resumed =
+          setUp([&] { return suspended_->resume(stop.get_token()); }, [&] { stop.request_stop(); });
+      suspended_.reset();
+      return CommunicatorOfPython(std::move(resumed));
+    });
+  }
+
+ private:
+  std::optional<SuspendedCommunicator> suspended_;
+  int rank_;
+};
+
+SuspendedOfPython suspend(CommunicatorOfPython& self) {
+  const int rank = self.rank();
+  Communicator taken = self.take();
+  return onRank(rank, [&] {
+    const nb::gil_scoped_release released;
+    return SuspendedOfPython(std::move(taken).suspend(), rank);
+  });
+}
+
+/// Memory that the local ranks address, for NumPy.
+nb::object allocate(const CommunicatorOfPython& self, size_t bytes) {
+  const auto from = self.open();
+  auto memory =
+      std::make_unique<Memory>(onRank(self.rank(), [&] { return from->allocate(bytes); }));
+  void* const data = memory->data();
+  const nb::capsule owner(memory.release(),
+                          [](void* owned) noexcept { delete static_cast<Memory*>(owned); });
+  return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data, {bytes}, owner));
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> CommunicatorOfPython::open() const {
+  if (!communicator_)
+    throw RankedError(Error(ErrorCode::InvalidUsage,
+                            "this communicator is closed; make a new one, or close it later"),
+                      rank_);
+  return communicator_;
+}
+
+Communicator CommunicatorOfPython::take() {
+  const auto from = open();
+  if (from.use_count() > 2)
+    throw RankedError(Error(ErrorCode::InvalidUsage,
+                            "suspend: calls are under way or prepared; wait for them and let go of "
+                            "the prepared calls and windows"),
+                      rank_);
+  communicator_.reset();
+  return std::move(*from);
+}
+
+void registerCommunicator(nb::module_& m) {
+  nb::class_<PreparedCallOfPython>(m, "PreparedCall")
+      .def("start", &PreparedCallOfPython::start, nb::arg("stream").none());
+  nb::class_<SuspendedOfPython>(m, "SuspendedCommunicator")
+      .def("resume", &SuspendedOfPython::resume);
+  CommunicatorClass c(m, "Communicator");
+  c.def_prop_ro("rank", &CommunicatorOfPython::rank)
+      .def_prop_ro("size", &CommunicatorOfPython::size)
+      .def_prop_ro("closed", &CommunicatorOfPython::isClosed)
+      .def_prop_ro("hosts", [](const CommunicatorOfPython& self) { return self.open()->hosts(); })
+      .def_prop_ro("deterministic",
+                   [](const CommunicatorOfPython& self) { return self.open()->deterministic(); })
+      .def_prop_ro("memory",
+                   [](const CommunicatorOfPython& self) { return self.open()->memory().host; })
+      .def("close", &CommunicatorOfPython::close)
+      .def("split", &split)
+      .def("subset", &subset)
+      .def("shrink", &shrink)
+      .def("grow", &grow, nb::arg("size"), nb::arg("id").none())
+      .def("grow_id", &growId)
+      .def("suspend", &suspend)
+      .def("allocate", &allocate)
+      .def("abort",
+           [](const CommunicatorOfPython& self) {
+             const auto communicator = self.open();
+             const nb::gil_scoped_release released;
+             communicator->abort();
+           })
+      .def("async_error", &asyncError)
+      .def("describe", [](const CommunicatorOfPython& self) {
+        const auto communicator = self.open();
+        const nb::gil_scoped_release released;
+        return communicator->describe();
+      });
+  registerCollectives(c);
+  registerTransfers(c);
+  registerOneSided(m, c);
+  m.def("create", &create);
+  m.def("create_local", &createLocal);
+  m.def("id_create", [](bool network) {
+    const nb::gil_scoped_release released;
+    return UniqueId::create(reachOf(network)).toHex();
+  });
+  m.def("id_at", [](const std::string& address) { return UniqueId::at(address).toHex(); });
+  m.def("id_check", [](const std::string& hex) { return UniqueId::fromHex(hex).toHex(); });
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,74 @@
+#include "src/python/stream.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "src/python/waiting.h"
+
+namespace nb = nanobind;
+
+namespace tutti::python {
+
+void HostStreamOfPython::prune() {
+  while (!kept_.empty() && kept_.front().number <= ended_->load()) kept_.pop_front();
+}
+
+void HostStreamOfPython::keep(Held buffers, std::shared_ptr<Communicator> communicator) {
+  prune();
+  const uint64_t number = ++enqueued_;
+  kept_.push_back({number, std::move(buffers), std::move(communicator)});
+  stream_->enqueue([ended = ended_, number] { *ended = number; });
+}
+
+// The library's wait cannot be interrupted, so this one polls.
+void HostStreamOfPython::awaitOnMainThread() {
+  using namespace std::chrono_literals;
+  const auto begin = std::chrono::steady_clock::now();
+  auto looked = begin;
+  while (!stream_->query()) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - begin < 1ms)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(100us);
+    if (now - looked < 100ms) continue;
+    looked = now;
+    runSignalHandlers();
+  }
+}
+
+void HostStreamOfPython::synchronize() {
+  const auto communicators = kept_;
+  try {
+    const nb::gil_scoped_release released;
+    if (isMainThread())
+      awaitOnMainThread();
+    else
+      stream_->synchronize();
+  } catch (const nb::python_error&) {
+    const nb::gil_scoped_release released;
+    for (const Kept& each : communicators) each.communicator->abort();
+    try {
+      stream_->synchronize();
+    } catch (const Error&) {  // Aborted: the exception of the handler tells more
+    }
+    throw;
+  }
+  prune();
+}
+
+bool HostStreamOfPython::query() {
+  const bool done = stream_->query();
+  prune();
+  return done;
+}
+
+void registerStreams(nb::module_& m) {
+  nb::class_<HostStreamOfPython>(m, "Stream")
+      .def(nb::init<>())
+      .def("synchronize", &HostStreamOfPython::synchronize)
+      .def("query", &HostStreamOfPython::query);
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,51 @@
+#pragma once
+
+// Streams of the host for Python. A stream keeps the buffers of its calls until these have ended.
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include <tutti/communicator.h>
+#include <tutti/device.h>
+
+#include "src/python/buffer.h"
+#include "src/python/waiting.h"
+
+namespace tutti::python {
+
+/// Shared by what may use it last: a prepared call and the streams that run it.
+using Held = std::shared_ptr<const ArrayBuffers>;
+
+class HostStreamOfPython {
+ public:
+  StreamRef ref() const { return *stream_; }
+  /// Keeps what the calls use that were enqueued before. `communicator` is aborted if a wait for
+  /// them is interrupted.
+  void keep(Held buffers, std::shared_ptr<Communicator> communicator);
+  void synchronize();
+  bool query();
+
+ private:
+  struct Kept {
+    uint64_t number;
+    Held buffers;
+    std::shared_ptr<Communicator> communicator;
+  };
+
+  void prune();
+  void awaitOnMainThread();
+
+  const std::shared_ptr<std::atomic<uint64_t>> ended_ = std::make_shared<std::atomic<uint64_t>>(0);
+  uint64_t enqueued_ = 0;
+  std::deque<Kept> kept_;  // protected by the GIL
+  // The first to go: it waits for all work.
+  const std::unique_ptr<Stream, DeleteWithoutGil> stream_{new Stream()};
+};
+
+void registerStreams(nanobind::module_& m);
+
+}  // namespace tutti::python

@@ -1,0 +1,193 @@
+"""Communicators: making them, ending them, threads, and what happens when calls fail."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+
+import numpy
+import pytest
+import tutti
+
+from ranks import DEADLINE, on_threads
+
+
+def test_split_and_subset() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        half = comm.split(comm.rank % 2, -comm.rank)
+        assert half is not None and half.size == 2
+        assert half.all_gather(numpy.array([comm.rank])).tolist() == [comm.rank % 2 + 2,
+                                                                      comm.rank % 2]
+        assert (comm.split(0 if comm.rank else -1, 0) is None) == (comm.rank == 0)
+        if comm.rank in (1, 3):
+            assert comm.subset([1, 3]).all_reduce(numpy.ones(1)).tolist() == [2.0]
+
+    on_threads(4, body)
+
+
+def test_grow() -> None:
+    ids: list[tutti.UniqueId] = []
+    has_id = threading.Event()
+    sums: list[float] = []
+
+    def newcomer() -> None:
+        assert has_id.wait(DEADLINE)
+        with tutti.Communicator.create(id=ids[0], rank=2, size=3) as comm:
+            sums.append(comm.all_reduce(numpy.ones(1))[0])
+
+    def body(comm: tutti.Communicator) -> None:
+        if comm.rank == 0:
+            ids.append(comm.grow_id(network=False))
+            has_id.set()
+        with comm.grow(3, ids[0] if comm.rank == 0 else None) as larger:
+            sums.append(larger.all_reduce(numpy.ones(1))[0])
+        assert comm.all_reduce(numpy.ones(1))[0] == 2.0
+
+    thread = threading.Thread(target=newcomer, daemon=True)
+    thread.start()
+    on_threads(2, body)
+    thread.join(DEADLINE)
+    assert sums == [3.0] * 3
+
+
+def test_suspend_and_resume() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        comm.barrier()
+        suspended = comm.suspend()
+        assert comm.rank in (0, 1)
+        with pytest.raises(tutti.InvalidUsage, match="closed"):
+            comm.barrier()
+        with suspended.resume() as again:
+            assert again.all_reduce(numpy.ones(1))[0] == 2.0
+        with pytest.raises(tutti.InvalidUsage, match="resumed already"):
+            suspended.resume()
+
+    on_threads(2, body)
+
+
+def test_abort_reaches_others_and_shrink_goes_on() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        if comm.rank == 1:
+            comm.abort()
+        with pytest.raises(tutti.Aborted) as raised:
+            while True:
+                comm.barrier()
+        assert raised.value.code == "aborted" and raised.value.rank == comm.rank
+        assert raised.value.host == socket.gethostname()
+        failure = comm.async_error()
+        assert isinstance(failure, tutti.Aborted) and failure.rank == comm.rank
+        with comm.shrink() as smaller:
+            assert smaller.size == 3 and smaller.async_error() is None
+            assert smaller.all_reduce(numpy.ones(1))[0] == 3.0
+
+    on_threads(3, body)
+
+
+def test_mismatch_names_the_other_rank() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        with pytest.raises(tutti.Mismatch) as raised:
+            comm.all_reduce(numpy.ones(3 + comm.rank))
+            comm.barrier()
+        assert raised.value.rank == comm.rank and raised.value.peer == 1 - comm.rank
+
+    on_threads(2, body)
+
+
+def test_timeout() -> None:
+    first, second = tutti.Communicator.local(2, timeout=0.3)
+    with pytest.raises(tutti.Timeout) as raised:
+        first.barrier()
+    assert isinstance(raised.value, TimeoutError) and raised.value.peer == 1
+    first.close()
+    second.close()
+
+
+def test_streams_raise_failures() -> None:
+    first, second = tutti.Communicator.local(2, timeout=0.3)
+    stream = tutti.Stream()
+    first.barrier(stream=stream)
+    with pytest.raises(tutti.Timeout):
+        stream.synchronize()
+    stream.synchronize()  # the failure has been seen
+    first.close()
+    second.close()
+
+
+def test_errors_are_pickled() -> None:
+    error = tutti.PeerLost("rank 1 (pid 7) was lost; rank 0 (pid 6) noticed", 0)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.rank, copy.peer, copy.code) == (str(error), 0, 1, "peer lost")
+    assert isinstance(copy, ConnectionError) and isinstance(copy, tutti.Error)
+
+
+def test_closed() -> None:
+    comm, = tutti.Communicator.local(1)
+    assert "rank 0" in comm.describe() and repr(comm) == "<tutti.Communicator rank 0 of 1>"
+    assert comm.hosts == [0] and comm.memory >= 0
+    comm.close()
+    comm.close()
+    assert (comm.rank, comm.size) == (0, 1)
+    with pytest.raises(tutti.InvalidUsage, match="closed"):
+        comm.all_reduce(numpy.ones(1))
+
+
+def test_exceptions_in_a_with_block_free_the_others() -> None:
+    first, second = tutti.Communicator.local(2)
+
+    def leave() -> None:
+        with pytest.raises(KeyError), second:
+            raise KeyError
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    with pytest.raises(tutti.Aborted):
+        first.barrier()
+    thread.join(DEADLINE)
+    first.close()
+
+
+def test_two_communicators_of_two_threads_run_at_the_same_time() -> None:
+    """One thread waits in a call, without the GIL, until the other one has called 200 times."""
+    waiting, partner = tutti.Communicator.local(2)
+    counted: list[float] = []
+
+    def wait() -> None:
+        counted.append(waiting.all_reduce(numpy.ones(1))[0])
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    on_threads(2, lambda comm: [comm.all_reduce(numpy.ones(10)) for _ in range(200)])
+    assert not counted
+    partner.all_reduce(numpy.ones(1))
+    thread.join(DEADLINE)
+    assert counted == [2.0]
+    waiting.close()
+    partner.close()
+
+
+def test_ids() -> None:
+    made = tutti.UniqueId.create(network=False)
+    assert len(made.hex) == 256 and made == tutti.UniqueId(made.hex)
+    assert made.hex not in repr(made)
+    assert tutti.UniqueId.at("localhost:7777") == tutti.UniqueId.at("localhost:7777")
+    with pytest.raises(tutti.InvalidArgument):
+        tutti.UniqueId("12")
+    with pytest.raises(tutti.Error):
+        tutti.Communicator.create(id=made, rank=3, size=2, setup_timeout=1.0)
+
+
+def test_nested_groups_and_events_of_threads() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        with tutti.group():
+            with tutti.group():
+                first = comm.all_reduce(numpy.ones(2))
+            second = comm.all_reduce(first, first)
+        assert second.shape == (2,)
+        group = tutti.Group()
+        with group, pytest.raises(tutti.InvalidUsage, match="open"):
+            group.__enter__()
+        with pytest.raises(tutti.InvalidUsage, match="not open"):
+            group.__exit__(None, None, None)
+
+    on_threads(2, body)

@@ -11,6 +11,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <tutti/version.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -79,7 +80,8 @@ int main(int argc, char** argv) {
   std::string minText = "64K", maxText = "64M";
   std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
   int blocks = 15, calls = 20;
-  CLI::App app{"AllReduce on two ranks of this host, against MPI"};
+  CLI::App app{"AllReduce on two ranks of this host, against MPI", "host_collectives"};
+  app.set_version_flag("--version", "host_collectives (Tutti) " TUTTI_VERSION);
   app.add_option("--min", minText, "smallest message, bytes");
   app.add_option("--max", maxText, "largest message, bytes");
   app.add_option("--blocks", blocks, "turns of each library per size")->check(CLI::Range(6, 1000));

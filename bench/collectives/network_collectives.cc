@@ -17,6 +17,7 @@
 // Ends with 77 where this machine cannot have such hosts.
 
 #include <signal.h>
+#include <tutti/version.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -124,7 +125,8 @@ int main(int argc, char** argv) {
   std::string rate = "1gbit", minText = "1M", maxText = "64M";
   std::vector<std::string> only{"tutti", "tcp", "gloo"};
   std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
-  CLI::App app{"AllReduce between hosts, against Gloo"};
+  CLI::App app{"AllReduce between hosts, against Gloo", "network_collectives"};
+  app.set_version_flag("--version", "network_collectives (Tutti) " TUTTI_VERSION);
   app.add_option("--ranks", ranks, "hosts, with a rank each")->check(CLI::Range(2, 64));
   app.add_option("--rate", rate, "of each host's link, as tc writes it, or none");
   app.add_option("--delay", delayMs, "of what each host sends, milliseconds; needs a rate")

@@ -7,6 +7,7 @@
 //   training_speed --python VENV/bin/python [--model small|124m] [--ranks 2] [--compile]
 
 #include <signal.h>
+#include <tutti/version.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -104,7 +105,8 @@ int main(int argc, char** argv) {
   bool compile = false, anyTorch = false;
   double required = 0;
   const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
-  CLI::App app{"training steps, against PyTorch"};
+  CLI::App app{"training steps, against PyTorch", "training_speed"};
+  app.set_version_flag("--version", "training_speed (Tutti) " TUTTI_VERSION);
   app.add_option("--python", python, "an interpreter that has torch")->required();
   app.add_option("--model", modelName, "small (0.84 million parameters) or 124m")
       ->check(CLI::IsMember({"small", "124m"}));

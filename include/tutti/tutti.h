@@ -12,5 +12,6 @@
 #include <tutti/log.h>
 #include <tutti/reduction.h>
 #include <tutti/types.h>
+#include <tutti/version.h>
 #include <tutti/wait_check.h>
 #include <tutti/window.h>

@@ -158,6 +158,7 @@ int run(int argc, char** argv, const GenerateCommandOptions& options) {
 int main(int argc, char** argv) {
   GenerateCommandOptions options;
   CLI::App app("Writes text with a trained model, over one rank or several.", "generate");
+  addVersionFlag(app);
   declare(app, options);
   try {
     app.parse(argc, argv);

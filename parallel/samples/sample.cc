@@ -22,6 +22,7 @@ namespace {
 /// Fills `options`; returns an exit code when there is nothing more to do.
 std::optional<int> parse(int argc, char** argv, const Sample& sample, SampleOptions& options) {
   CLI::App app(sample.about, sample.name);
+  addVersionFlag(app);
   addRanksFlag(app, options.ranks);
   app.add_option("--device", options.device,
                  std::string(kDeviceHelp) + "; dry only says what rank 0 would hold and send")

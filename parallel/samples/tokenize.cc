@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Makes a token file of texts, or checks one. There are no tensors in it, and so no --device.",
       "tokenize");
+  addVersionFlag(app);
   declare(app, options);
   try {
     app.parse(argc, argv);

@@ -2,12 +2,14 @@
 // program.
 
 #include <fcntl.h>
+#include <tutti/version.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <string>
 
 #include "src/base/printable.h"
 #include "src/tools/doctor/doctor.h"
@@ -61,17 +63,33 @@ void printHelp(std::FILE* to) {
   std::fputs("usage: tutti COMMAND [ARGUMENTS...]\n\n", to);
   for (const Command& command : kCommands)
     std::fprintf(to, "  %-14s %s\n", command.name, command.summary);
-  std::fputs("\ntutti COMMAND --help tells more; tutti --version prints the version.\n", to);
+  std::fputs(
+      "\ntutti COMMAND --help tells more; --version, also behind a COMMAND, prints the version.\n",
+      to);
+}
+
+/// --version of every command and name of this program: true when that is all that is asked.
+bool printedVersion(int argc, char** argv, const std::string& name) {
+  if (argc < 2 || std::strcmp(argv[1], "--version") != 0) return false;
+  std::printf("%s %s\n", name.c_str(), TUTTI_VERSION);
+  return true;
 }
 
 int dispatch(int argc, char** argv) {
-  if (argc > 0 && tutti::tools::isNcclPerf(argv[0])) return tutti::tools::ncclPerfMain(argc, argv);
+  if (argc > 0 && tutti::tools::isNcclPerf(argv[0])) {
+    const std::string path = argv[0];
+    if (printedVersion(argc, argv, path.substr(path.rfind('/') + 1) + " (Tutti)")) return 0;
+    return tutti::tools::ncclPerfMain(argc, argv);
+  }
+  if (printedVersion(argc, argv, "tutti")) return 0;
   const char* name = argc > 1 ? argv[1] : "";
   for (const char* word : {"help", "--help", "-h"})
     if (std::strcmp(name, word) == 0) return printHelp(stdout), 0;
-  if (std::strcmp(name, "--version") == 0) return std::puts("tutti " TUTTI_VERSION), 0;
-  for (const Command& command : kCommands)
-    if (std::strcmp(name, command.name) == 0) return command.run(argc - 1, argv + 1);
+  for (const Command& command : kCommands) {
+    if (std::strcmp(name, command.name) != 0) continue;
+    if (printedVersion(argc - 1, argv + 1, std::string("tutti ") + name)) return 0;
+    return command.run(argc - 1, argv + 1);
+  }
   if (*name)
     std::fprintf(stderr, "tutti: there is no command %s\n\n", tutti::base::printable(name).c_str());
   printHelp(stderr);

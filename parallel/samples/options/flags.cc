@@ -1,5 +1,7 @@
 #include "parallel/samples/options/flags.h"
 
+#include <tutti/version.h>
+
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -78,6 +80,11 @@ int exitCodeOf(const CLI::App& app, const CLI::ParseError& error) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), lost.what());
     return 1;
   }
+}
+
+void addVersionFlag(CLI::App& app) {
+  app.set_version_flag("--version", app.get_name() + " (Tutti) " + TUTTI_VERSION,
+                       "Print the version and exit");
 }
 
 void addRanksFlag(CLI::App& app, int& ranks) {

@@ -29,6 +29,8 @@ CLI::Validator finiteNumber(bool orZero);
 /// be written, 2 for a wrong command line.
 int exitCodeOf(const CLI::App& app, const CLI::ParseError& error);
 
+/// --version: the program's name and Tutti's version.
+void addVersionFlag(CLI::App& app);
 void addRanksFlag(CLI::App& app, int& ranks);
 void addStepFlags(CLI::App& app, int64_t& steps, int64_t& batch);
 /// Those of experts; all but --experts need that, unless `options` has some already.

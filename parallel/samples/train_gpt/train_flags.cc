@@ -232,6 +232,7 @@ int startedRanks() {
 
 std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
   CLI::App app("Trains a small GPT on a text file, in parallel over ranks.", "train_gpt");
+  addVersionFlag(app);
   declare(app, options);
   try {
     app.parse(argc, argv);

@@ -194,7 +194,8 @@ void askLoader(const std::string& path, std::chrono::milliseconds longest, NcclU
 std::string ownLibrary() {
   std::error_code unknown;
   const fs::path program = fs::read_symlink("/proc/self/exe", unknown);
-  for (const char* folder : {"../lib", "../lib64", "../lib/x86_64-linux-gnu"}) {
+  for (const char* folder : {"../lib", "../lib/tutti-nccl", "../lib64/tutti-nccl",
+                             "../lib/x86_64-linux-gnu/tutti-nccl"}) {
     const fs::path library = program.parent_path() / folder / "libnccl.so.2";
     if (fs::exists(library, unknown))
       return fs::weakly_canonical(library.parent_path()) / "libnccl.so.2";
@@ -263,7 +264,8 @@ Finding checkNccl(const NcclUse& use) {
       !use.libraries.empty() && std::ranges::all_of(use.libraries, &NcclLibrary::isTutti);
   if (isTuttis && use.obstacle.empty()) return found;
   const std::string program = shellWord(use.program);
-  const std::string library = shellWord(use.own.empty() ? "PREFIX/lib/libnccl.so.2" : use.own);
+  const std::string library =
+      shellWord(use.own.empty() ? "PREFIX/lib/tutti-nccl/libnccl.so.2" : use.own);
   found.state = Finding::State::Wrong;
   if (use.libraries.empty()) {
     found.measured = program + " loads none";

@@ -1,14 +1,14 @@
-// A training program of somebody else, who embeds the sources.
+// A training program of somebody else.
+
+#include <tutti/parallel/engine/engine.h>
+#include <tutti/parallel/kernels/cuda/make_cuda_kernels.h>
+#include <tutti/parallel/kernels/host/host_kernels.h>
+#include <tutti/parallel/nn/gpt.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <vector>
-
-#include "parallel/engine/engine.h"
-#include "parallel/kernels/cuda/make_cuda_kernels.h"
-#include "parallel/kernels/host/host_kernels.h"
-#include "parallel/nn/gpt.h"
 
 using namespace tutti::parallel;
 

@@ -10,12 +10,13 @@ RANKS ?= 4
 JARGON := build/jargon.txt
 TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan thorough seeds long fuzz rdma torch wheel bench docs format packages configure clean
+.PHONY: help demo test build package asan tsan thorough seeds long fuzz rdma torch wheel bench docs format packages configure clean
 
 help:
 	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
 	@echo 'make test     all tests but the long and the thorough ones, and a subset under the sanitizers'
 	@echo 'make build    the library, the programs and the tests, in build/'
+	@echo 'make package  Debian packages and a tarball for any folder, in build-package/packages/'
 	@echo 'make thorough all tests but the long ones: more layouts, kernels under both sanitizers and more seeds'
 	@echo 'make long     the tests that take minutes each'
 	@echo 'make fuzz     the fuzzers of all parsers, FUZZ_SECONDS=60 each; TARGETS names some of them'
@@ -56,6 +57,12 @@ test: packages
 build: configure
 	cmake -B build -D TUTTI_CUDA_ARCHITECTURES=$(call quoted,$(TUTTI_CUDA_ARCHITECTURES))
 	cmake --build build -- -j $(JOBS)
+
+package: packages
+	cmake --preset package -D TUTTI_CUDA=$(TUTTI_CUDA)
+	cmake --build --preset package -- -j $(JOBS)
+	rm -rf build-package/packages
+	cd build-package && cpack -G DEB && cpack -G TGZ
 
 asan tsan: packages
 	cmake --preset $@ -D TUTTI_CUDA=$(TUTTI_CUDA)
@@ -109,4 +116,4 @@ format: packages
 	  -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' | xargs clang-format-14 -i
 
 clean:
-	rm -rf build build-dev build-asan build-tsan
+	rm -rf build build-package build-dev build-asan build-tsan

@@ -13,6 +13,7 @@ packages='
   clang-format-14 jargon-text iproute2 groff-base gnuplot-nox
   openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
   qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers python3-venv python3-dev
+  lintian dpkg-dev file abigail-tools debootstrap
 '
 [ "${1:-}" != docs ] || packages='doxygen python3-venv'
 [ "${1:-}" != fuzz ] || packages='clang-14 clang libclang-rt-14-dev'

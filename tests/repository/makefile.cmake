@@ -30,6 +30,7 @@ case $1 in --preset)
   mkdir -p build-$2
   [ ! -e refuse ] && touch build/build.ninja ;;
 esac")
+write_program(${FOLDER}/bin/cpack "echo \"cpack $* in \${PWD##*/}\" >>../calls")
 # Fails where the file `failing` has its folder and seed. With the file `absent` PyTorch's tests are.
 write_program(${FOLDER}/bin/ctest "echo \"ctest $* with seed $TUTTI_EMULATION_SEED\" >>calls
 [ ! -e absent ] || echo '7: SKIPPED: PyTorch: no toolkit'
@@ -99,6 +100,12 @@ expect("cmake --preset release -D TUTTI_CUDA=OFF\n")
 run_make(build TUTTI_CUDA=OFF)
 expect_not("--preset")
 expect("cmake --build build")
+
+# Packages are made of a build of their own.
+run_make(package TUTTI_CUDA=OFF JOBS=1)
+expect("cmake --preset package -D TUTTI_CUDA=OFF\n")
+expect("cmake --build --preset package -- -j 1\n")
+expect("cpack -G DEB in build-package\ncpack -G TGZ in build-package\n")
 
 # A configuration that failed is not taken for one.
 file(TOUCH ${FOLDER}/refuse)

@@ -1,6 +1,9 @@
 """What a case is: a function that every rank runs, and how its results are compared."""
 
+import contextlib
 import dataclasses
+import functools
+import os
 from typing import Callable
 
 import torch
@@ -9,6 +12,9 @@ from torch.utils._pytree import tree_leaves
 
 # What a case may take on a busy machine. Most take a tenth of a second.
 SECONDS = 60
+# The implementations: three of PyTorch over libnccl.so.2, on emulated GPUs, and the backend `tutti`, on the CPU.
+OVER_NCCL = ("nccl", "nccl-legacy", "nccl-lazy")
+ALL = OVER_NCCL + ("tutti",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,16 +22,47 @@ class Case:
     name: str
     run: Callable
     ranks: tuple = (2, 4)  # the numbers of ranks that it runs with
-    backends: tuple = ("nccl", "nccl-legacy", "nccl-lazy")  # the implementations that it runs with
+    backends: tuple = ALL  # the implementations that it runs with
     alone: bool = False  # in processes of its own, without a process group
     dies: tuple = ()  # ranks that end with another status than 0
     says: dict = dataclasses.field(default_factory=dict)  # of ranks the texts of which they say one; needs alone
     seconds: int = SECONDS
 
 
+def over_tutti():
+    """Whether the backend `tutti` is tested, and no GPU."""
+    return os.environ["CASE_BACKEND"] == "tutti"
+
+
 def here():
-    """This rank's emulated GPU."""
-    return torch.device("cuda", dist.get_rank())
+    """This rank's emulated GPU; with the backend `tutti` the CPU."""
+    return torch.device("cpu") if over_tutti() else torch.device("cuda", dist.get_rank())
+
+
+def synchronize():
+    """Waits for this rank's GPU."""
+    if not over_tutti():
+        torch.cuda.synchronize()
+
+
+@contextlib.contextmanager
+def over_gloo():
+    """With the backend `tutti`, whose tensors are on the CPU too, Gloo has a world of its own."""
+    if not over_tutti():
+        yield
+        return
+    groups = dist.distributed_c10d
+    world = dist.group.WORLD
+    groups._update_default_pg(_gloo_world())
+    try:
+        yield
+    finally:
+        groups._update_default_pg(world)
+
+
+@functools.cache
+def _gloo_world():
+    return dist.new_group(backend="gloo")
 
 
 def on_host(result):
@@ -98,7 +135,8 @@ def _compared(function, value, tolerance):
     bound = tolerance(value) if callable(tolerance) else tolerance
 
     def run():
-        expected = function(torch.device("cpu"), *arguments)
+        with over_gloo():
+            expected = function(torch.device("cpu"), *arguments)
         actual = function(here(), *arguments)
         check_equal(actual, expected, bound)
 

@@ -1,9 +1,9 @@
-"""Every collective of ProcessGroupNCCL, of each type, compared with Gloo's or with plain arithmetic."""
+"""Every collective, of each type, compared with Gloo's or with plain arithmetic."""
 
 import torch
 import torch.distributed as dist
 
-from cases import Cases, check_equal, here
+from cases import OVER_NCCL, Cases, check_equal, here, over_tutti
 
 CASES = Cases()
 
@@ -96,7 +96,7 @@ def all_reduce_float8(dtype):
     check_equal(tensor.float(), sum(ones_and_twos))
 
 
-@CASES.checked()
+@CASES.checked(backends=OVER_NCCL)
 def all_reduce_refuses_bits():
     tensor = numbers(torch.int32).to(here())
     for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
@@ -307,14 +307,15 @@ def all_to_all_of_lists():
 def barrier(device):
     group = dist.group.WORLD
     group._get_backend(device).barrier().wait()
-    dist.barrier(device_ids=[dist.get_rank()])
+    dist.barrier(device_ids=None if over_tutti() else [dist.get_rank()])
     return "passed"
 
 
 @CASES.checked()
 def objects():
     size, rank = dist.get_world_size(), dist.get_rank()
-    torch.cuda.set_device(rank)
+    if not over_tutti():
+        torch.cuda.set_device(rank)
     gathered = [None] * size
     dist.all_gather_object(gathered, {"rank": rank, "text": "x" * rank})
     assert gathered == [{"rank": of, "text": "x" * of} for of in range(size)], gathered

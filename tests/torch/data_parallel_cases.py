@@ -8,7 +8,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from cases import Cases, check_equal
+from cases import OVER_NCCL, Cases, check_equal, here, synchronize
 from models import WIDTH, batch, blocks, loss_of, parameters_of
 
 CASES = Cases()
@@ -113,7 +113,7 @@ def ddp_hook_allreduce(device):
 @CASES.checked()
 def ddp_hook_power_sgd():
     """Of full rank it approximates nothing: the weights are those without it, but for orthogonalized matrices."""
-    device = torch.device("cuda", dist.get_rank())
+    device = here()
     plain, model = wrapped(device), wrapped(device)
     state = PowerSGDState(None, WIDTH, start_powerSGD_iter=2, min_compression_rate=0.1, random_seed=3)
     model.register_comm_hook(state, powerSGD_hook)
@@ -142,7 +142,7 @@ def ddp_of_a_subgroup(device):
     mine = 0 if dist.get_rank() < size // 2 else 1
     result = train(device, wrapped(device, process_group=groups[mine]))
     if device.type == "cuda":
-        torch.cuda.synchronize()
+        synchronize()
     dist.destroy_process_group(groups[mine])
     return result
 
@@ -166,10 +166,10 @@ def ddp_buffers(device):
     return parameters_of(model), [buffer.clone() for buffer in model.buffers()]
 
 
-@CASES.checked()
+@CASES.checked(backends=OVER_NCCL)
 def sync_batch_norm():
     """Statistics and gradients of all ranks' batches are those of one process with all of them."""
-    device, size = torch.device("cuda", dist.get_rank()), dist.get_world_size()
+    device, size = here(), dist.get_world_size()
     model = nn.SyncBatchNorm.convert_sync_batchnorm(Normalized()).to(device)
     whole = Normalized()
     for step in range(2):
@@ -190,10 +190,10 @@ def zero_redundancy_optimizer(device):
     return train(device, model, optimizer)
 
 
-@CASES.checked()
+@CASES.checked(backends=OVER_NCCL)
 def mixed_precision_scaler():
     """torch.autocast with a GradScaler: the weights of all ranks are equal, and close to those without."""
-    device = torch.device("cuda", dist.get_rank())
+    device = here()
     model, plain = wrapped(device), wrapped(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cuda")

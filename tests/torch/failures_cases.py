@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from cases import Cases, check_equal, here
+from cases import OVER_NCCL, Cases, check_equal, here
 from collectives_cases import COUNT, numbers, of_all
 from groups_cases import open_world
 
@@ -56,18 +56,18 @@ LOST = "rank 1 (pid "
 REMOTE = "remote process exited or there was a network error"
 
 
-@CASES.checked(alone=True, ranks=(2,), dies=(0, 1), says={0: (LOST,)})
+@CASES.checked(backends=OVER_NCCL, alone=True, ranks=(2,), dies=(0, 1), says={0: (LOST,)})
 def killed_is_named():
     """Tutti's own line names the rank that died."""
     _killed()
 
 
-@CASES.checked(alone=True, ranks=(2,), dies=(0, 1), says={0: (REMOTE,)})
+@CASES.checked(backends=OVER_NCCL, alone=True, ranks=(2,), dies=(0, 1), says={0: (REMOTE,)})
 def killed_is_an_error_of_pytorch():
     _killed()
 
 
-@CASES.checked(alone=True, ranks=(4,), dies=(0, 1, 2, 3), says={of: (REMOTE,) for of in (0, 2, 3)})
+@CASES.checked(backends=OVER_NCCL, alone=True, ranks=(4,), dies=(0, 1, 2, 3), says={of: (REMOTE,) for of in (0, 2, 3)})
 def killed_of_four():
     _killed()
 
@@ -95,27 +95,27 @@ def timeout_of_pytorch():
     _stays_away(seconds=4)
 
 
-@CASES.checked(alone=True, ranks=(2,), dies=(0, 1), says={0: ("rank 1",)})
+@CASES.checked(backends=OVER_NCCL, alone=True, ranks=(2,), dies=(0, 1), says={0: ("rank 1",)})
 def timeout_of_tutti():
     """Tutti's deadline is before PyTorch's, and its error names who has not come."""
     os.environ["TUTTI_TIMEOUT_MS"] = "3000"
     _stays_away(seconds=60)
 
 
-@CASES.checked(alone=True, ranks=(2,), dies=(0, 1), says={0: ("all_reduce", "broadcast")})
+@CASES.checked(backends=OVER_NCCL, alone=True, ranks=(2,), dies=(0, 1), says={0: ("all_reduce", "broadcast")})
 def different_collectives():
     """One rank calls all_reduce, the other broadcast: both get an error that names them, and no wrong data."""
     start()
     survive(dist.all_reduce if dist.get_rank() == 0 else lambda tensor: dist.broadcast(tensor, 0))
 
 
-@CASES.checked(alone=True, ranks=(2,), dies=(0, 1), says={0: ("37", "38"), 1: ("37", "38")})
+@CASES.checked(backends=OVER_NCCL, alone=True, ranks=(2,), dies=(0, 1), says={0: ("37", "38"), 1: ("37", "38")})
 def different_counts():
     start()
     survive(count=37 + dist.get_rank())
 
 
-@CASES.checked(alone=True, ranks=(2,))
+@CASES.checked(backends=OVER_NCCL, alone=True, ranks=(2,))
 def monitored_barrier_names_the_missing():
     """It is Gloo's: it goes beside our library in one group."""
     open_world(others="cpu:gloo,")

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 import rendezvous
-from cases import Cases, check_equal
+from cases import OVER_NCCL, Cases, check_equal, over_tutti, synchronize
 from cases import here as own_device
 from collectives_cases import COUNT, numbers
 
@@ -45,7 +45,7 @@ def several_groups_at_once():
     for work in works:
         work.wait()
     check_equal(tensors, [total(range(size), 1000 + index) for index in range(4)])
-    torch.cuda.synchronize()
+    synchronize()
     for group in groups:
         dist.destroy_process_group(group)
 
@@ -58,7 +58,7 @@ def overlapping_groups():
     for pair, group in zip(pairs, groups):
         if rank in pair:
             check_sum(group, pair)
-    torch.cuda.synchronize()
+    synchronize()
     for pair, group in zip(pairs, groups):
         if rank in pair:
             dist.destroy_process_group(group)
@@ -73,6 +73,10 @@ def subgroup_of_one():
 def open_world(device_id=True, others="", **options):
     """The default group, of the implementation that is tested, and of others for other devices."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if over_tutti():
+        store = rendezvous.store(os.environ["CASE_FOLDER"], rank, size)
+        dist.init_process_group("tutti", store=store, rank=rank, world_size=size, **options)
+        return dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
     dist.init_process_group(
         f"{others}cuda:{os.environ['CASE_BACKEND']}", store=rendezvous.store(os.environ["CASE_FOLDER"], rank, size),
         rank=rank, world_size=size, device_id=torch.device("cuda", rank) if device_id else None, **options,
@@ -80,7 +84,7 @@ def open_world(device_id=True, others="", **options):
     return dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda"))
 
 
-@CASES.checked(alone=True)
+@CASES.checked(alone=True, backends=OVER_NCCL)
 def set_up_at_once():
     """With device_id the communicator is made in init_process_group()."""
     backend = open_world()
@@ -115,7 +119,7 @@ def split_group():
     dist.destroy_process_group()
 
 
-@CASES.checked(alone=True)
+@CASES.checked(alone=True, backends=OVER_NCCL)
 def nonblocking():
     """blocking = 0: calls return at once, and PyTorch asks until they are done."""
     options = dist.ProcessGroupNCCL.Options()
@@ -131,7 +135,7 @@ def nonblocking():
     dist.destroy_process_group()
 
 
-@CASES.checked(alone=True)
+@CASES.checked(alone=True, backends=OVER_NCCL)
 def configured():
     options = dist.ProcessGroupNCCL.Options()
     options.is_high_priority_stream = True
@@ -158,7 +162,7 @@ def not_destroyed():
     """A program that ends without destroy_process_group() ends all the same."""
     open_world()
     check_sum(None, range(dist.get_world_size()))
-    torch.cuda.synchronize()
+    synchronize()
 
 
 @CASES.checked(alone=True)
@@ -174,12 +178,12 @@ def aborted():
     dist.destroy_process_group()
 
 
-@CASES.checked(alone=True, ranks=(4,))
+@CASES.checked(alone=True, ranks=(4,), backends=OVER_NCCL)
 def shrunk():
     """shrink_group(): the last rank ends, as PyTorch wants it, and the others go on."""
     open_world()
     check_sum(None, range(4))
-    torch.cuda.synchronize()
+    synchronize()
     rank = dist.get_rank()
     if rank == 3:
         return

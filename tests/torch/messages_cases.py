@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
-from cases import Cases, check_equal, here
+from cases import OVER_NCCL, Cases, check_equal, here, synchronize
 from collectives_cases import COUNT, numbers, of_all
 
 CASES = Cases()
@@ -171,7 +171,7 @@ def functional_gradients():
     check_equal(tensor.grad, torch.full((4 * size,), float(size)))
 
 
-@CASES.checked()
+@CASES.checked(backends=OVER_NCCL)
 def on_streams():
     """Collectives on streams of one's own, ordered by events alone."""
     side = torch.cuda.Stream()
@@ -189,19 +189,19 @@ def work_says_when_it_is_done():
     tensor = numbers(torch.float32).to(here())
     work = dist.all_reduce(tensor, async_op=True)
     work.wait()
-    torch.cuda.synchronize()
+    synchronize()
     assert work.is_completed()
     future = dist.all_reduce(tensor, async_op=True).get_future()
     twice = future.then(lambda done: done.value()[0] * 2).wait()
     check_equal(twice, sum(of_all(torch.float32)) * 2 * dist.get_world_size())
 
 
-@CASES.checked()
+@CASES.checked(backends=OVER_NCCL)
 def captured_in_a_graph():
     """Replayed with new values in the same memory."""
     tensor, result = torch.zeros(COUNT, device=here()), torch.zeros(COUNT, device=here())
     dist.all_reduce(tensor)  # the communicator is made before
-    torch.cuda.synchronize()
+    synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         result.copy_(tensor)
@@ -210,5 +210,5 @@ def captured_in_a_graph():
         tensor.copy_(numbers(torch.float32) * factor)
         graph.replay()
         check_equal(result, sum(of_all(torch.float32)) * factor)
-    torch.cuda.synchronize()
+    synchronize()
     graph.reset()

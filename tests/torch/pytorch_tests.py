@@ -1,6 +1,7 @@
-"""Runs PyTorch's own distributed tests, those that its wheel ships, over our library on emulated GPUs.
+"""Runs PyTorch's own distributed tests, those that its wheel ships, over our library: libnccl.so.2 on emulated GPUs, or
+the backend `tutti` in the place of Gloo on the CPU.
 
-pytorch_tests.txt says of each test whether it passes, and why not. Those that it omits do not run. This program runs
+pytorch_tests.txt, or pytorch_tests_tutti.txt, says of each test whether it passes, and why not. Those that it omits do not run. This program runs
 the others, and fails where one does something else than the list says, or is not in it. --only PATTERN runs those whose
 names match it; --record FILE writes what becomes of each.
 """
@@ -18,9 +19,7 @@ import torch
 import torch.distributed
 import torch.utils._triton
 
-import cpu_operations
-
-LIST = pathlib.Path(__file__).with_name("pytorch_tests.txt")
+HERE = pathlib.Path(__file__).parent
 SECONDS_OF_A_TEST = 240
 DEVICES = int(os.environ.get("TUTTI_EMULATION_DEVICES", "4"))
 
@@ -28,21 +27,49 @@ DEVICES = int(os.environ.get("TUTTI_EMULATION_DEVICES", "4"))
 def prepare(ranks, backend):
     """What PyTorch's files of tests do before they import their cases."""
     os.environ.update(
-        BACKEND="nccl", WORLD_SIZE=str(ranks), DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(SECONDS_OF_A_TEST),
+        BACKEND="gloo" if backend == "tutti" else "nccl", WORLD_SIZE=str(ranks), DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(SECONDS_OF_A_TEST),
         MASTER_ADDR="127.0.0.1", PYTORCH_PRINT_REPRO_ON_FAILURE="0",
     )  # fmt: skip
+    if backend == "tutti":
+        over_tutti()
+        return
     if backend == "nccl-legacy":  # as TORCH_DIST_USE_NCCL2=0 in the environment
         torch.distributed.distributed_c10d._register_builtin_nccl_as_legacy()
     # A process that has asked CUDA for its devices may not fork ranks that use them; this one knows the number.
     torch._C._cuda_getDeviceCount = lambda: DEVICES
     torch.utils._triton.has_triton = lambda **_: False  # it looks at the device; its kernels cannot run
+
+
+def over_tutti():
+    """What asks for Gloo gets Tutti: the tests know no other backend of the CPU."""
+    import tutti.torch
+
+    backend = torch.distributed.Backend
+    backend._plugins["GLOO"] = backend._plugins[tutti.torch.NAME.upper()]
+    # PyTorch asks what it takes for Gloo for the number of its threads.
+    backend.backend_type_map["gloo"] = torch.distributed.ProcessGroup.BackendType.CUSTOM
+
+
+def named_as_gloo(find):
+    """Events of the profiler are named after the backend, which the tests take for Gloo."""
+
+    def found(name, *rest, **options):
+        events = find(name.replace("gloo:", "tutti:"), *rest, **options)
+        for event in events:
+            event.name = event.name.replace("tutti:", "gloo:")
+        return events
+
+    return found
+
+
+def make_class(backend):
     from torch.testing._internal import common_distributed
+    from torch.testing._internal.distributed import distributed_test
+    from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
     common_distributed.TIMEOUT_OVERRIDE.clear()
-
-
-def make_class():
-    from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
+    if backend == "tutti":
+        distributed_test.get_profiling_event = named_as_gloo(distributed_test.get_profiling_event)
 
     class TestOverTutti(TestDistBackend, DistributedTest._DistTestBase):
         def setUp(self):
@@ -78,11 +105,12 @@ def run(test_class, name):
 def read_list(ranks, backend):
     """Of each test with that many ranks the outcome that is expected."""
     expected = {}
-    for line in LIST.read_text().splitlines():
+    file = HERE / ("pytorch_tests_tutti.txt" if backend == "tutti" else "pytorch_tests.txt")
+    for line in file.read_text().splitlines():
         if line and not line.startswith("#"):
-            name, of_ranks, new, legacy, _ = (field.strip() for field in line.split("|"))
+            name, of_ranks, *outcomes, _ = (field.strip() for field in line.split("|"))
             if int(of_ranks) == ranks:
-                expected[name] = legacy if backend == "nccl-legacy" else new
+                expected[name] = outcomes[backend == "nccl-legacy"]
     return expected
 
 
@@ -103,7 +131,7 @@ def in_short(why):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument("--backend", choices=("nccl", "nccl-legacy"), default="nccl")
+    parser.add_argument("--backend", choices=("nccl", "nccl-legacy", "tutti"), default="nccl")
     parser.add_argument("--only", default="")
     parser.add_argument("--record", metavar="FILE", type=pathlib.Path)
     return parser.parse_args()
@@ -146,9 +174,13 @@ def unlisted(expected, ranks):
 
 def main():
     arguments = parse_arguments()
-    registrations = cpu_operations.install()
+    registrations = None
+    if arguments.backend != "tutti":
+        import cpu_operations
+
+        registrations = cpu_operations.install()
     prepare(arguments.ranks, arguments.backend)
-    test_class = make_class()
+    test_class = make_class(arguments.backend)
     gc.freeze()
     if arguments.record:
         record(test_class, [name for name in names_of_all() if re.search(arguments.only, name)], arguments.record)

@@ -1,4 +1,6 @@
-"""Runs the cases of modules on ranks with emulated GPUs: run.py --ranks 2 collectives_cases ...
+"""Runs the cases of modules on ranks: run.py --ranks 2 collectives_cases ...
+
+The ranks have emulated GPUs, or with --backend tutti tensors on the CPU.
 
 Prints each case, and at the end how many ran and passed. --only PATTERN runs those whose name has it, --list lists.
 """
@@ -14,12 +16,18 @@ import traceback
 import torch
 import torch.distributed as dist
 
-import cpu_operations
 import ranks as processes
 import rendezvous
+from cases import ALL
 
 
 def _open_group(number, count, folder, backend):
+    if backend == "tutti":
+        torch.manual_seed(0)
+        dist.init_process_group(
+            backend, store=rendezvous.store(folder, number, count), rank=number, world_size=count
+        )
+        return
     torch.cuda.set_device(number)
     torch.manual_seed(0)
     dist.init_process_group(
@@ -115,7 +123,8 @@ class Runner:
                 self._describe(number, folder)
                 if case.says:
                     keep_output(self._said(folder, number))
-                torch.cuda.set_device(number)
+                if self.backend != "tutti":
+                    torch.cuda.set_device(number)
                 pipe.send(_run_case(case))
 
             team = processes.fork(self.count, body)
@@ -149,15 +158,26 @@ class Runner:
         return rank.status == 0 and messages.get(rank.number) is not None
 
 
+def prepare(backend):
+    """What must be kept while the cases run."""
+    if backend == "tutti":
+        import tutti.torch
+
+        return tutti.torch
+    import cpu_operations
+
+    return cpu_operations.install()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument("--backend", choices=("nccl", "nccl-legacy", "nccl-lazy"), default="nccl")
+    parser.add_argument("--backend", choices=ALL, default="nccl")
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("modules", nargs="+")
     arguments = parser.parse_args()
-    registrations = cpu_operations.install()
+    registrations = prepare(arguments.backend)
     gc.freeze()  # what is there by now is not collected in each rank that ends
     runner = Runner(arguments.ranks, arguments.backend)
     for module in arguments.modules:

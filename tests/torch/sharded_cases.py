@@ -14,7 +14,7 @@ from torch.distributed.tensor.parallel import (
     ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module,
 )  # fmt: skip
 
-from cases import Cases, check_equal, here
+from cases import OVER_NCCL, Cases, check_equal, here
 from models import batch, blocks, loss_of, parameters_of
 
 CASES = Cases()
@@ -84,7 +84,7 @@ def fsdp_prefetches(device):
     return train(device, model)
 
 
-@CASES.checked()
+@CASES.checked(backends=OVER_NCCL)
 def fsdp_offloads_to_host():
     device = here()
     offloaded = shard(blocks(), mesh_of(device), offload_policy=CPUOffloadPolicy())
@@ -160,7 +160,7 @@ def distributed_tensors(device):
 @CASES.checked()
 def random_distributed_tensors():
     """A random DTensor has other values on each rank, and is the same tensor everywhere."""
-    torch.cuda.manual_seed(5)
+    torch.manual_seed(5)
     rows, mesh = 4 * dist.get_world_size(), mesh_of(here())
     random = torch.distributed.tensor.rand(rows, 3, device_mesh=mesh, placements=[Shard(0)])
     whole = random.full_tensor()

@@ -7,21 +7,20 @@ TUTTI_CUDA_ARCHITECTURES ?= sm80;sm90
 JOBS := $(shell nproc)
 quoted = '$(subst ','\'',$(1))'
 RANKS ?= 4
-JARGON := build/jargon.txt
-TEXT ?= $(JARGON)
+TEXT ?=
 
-.PHONY: help demo test build package asan tsan thorough seeds long fuzz rdma torch wheel bench docs format packages configure clean
+.PHONY: help demo test build tests package asan tsan thorough seeds long fuzz rdma torch wheel bench docs format packages configure clean
 
 help:
-	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
+	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks: three minutes at most'
 	@echo 'make test     all tests but the long and the thorough ones, and a subset under the sanitizers'
-	@echo 'make build    the library, the programs and the tests, in build/'
+	@echo 'make build    the library and the programs, in build/'
 	@echo 'make package  Debian packages and a tarball for any folder, in build-package/packages/'
 	@echo 'make thorough all tests but the long ones: more layouts, kernels under both sanitizers and more seeds'
 	@echo 'make long     the tests that take minutes each'
 	@echo 'make fuzz     the fuzzers of all parsers, FUZZ_SECONDS=60 each; TARGETS names some of them'
 	@echo 'make rdma     of the tests only those of RDMA and of bad links, in virtual machines'
-	@echo 'make torch    PyTorch from PyPI (3 GB) over libnccl.so.2, on emulated GPUs'
+	@echo 'make torch    PyTorch from PyPI (3 GB) over its backend tutti, and over libnccl.so.2 on emulated GPUs'
 	@echo 'make wheel    the Python package as a wheel in build/wheels, tested; PYTHON=python3.13 names a Python'
 	@echo 'make asan     every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan     the same under ThreadSanitizer'
@@ -37,28 +36,30 @@ packages:
 	@cmake/install-packages.sh
 
 # Where there is no configuration yet, an older one than the presets, or one for another TUTTI_CUDA.
-configure: packages
+define configure
 	@if ! [ build/build.ninja -nt CMakePresets.json ] || \
 	  ! grep -qsxF 'TUTTI_CUDA:STRING=$(TUTTI_CUDA)' build/CMakeCache.txt; then \
 	  rm -f build/build.ninja && cmake --preset release -D TUTTI_CUDA=$(TUTTI_CUDA); fi
+endef
 
-# With it the command and the library, so that what the README does next works after a demo.
-demo: configure
-	cmake --build build --target train_gpt tutti tutti_shared -- -j $(JOBS)
-ifeq ($(TEXT),$(JARGON))
-	@cmake/unpack-jargon.sh $(JARGON)
-endif
-	build/bin/train_gpt --ranks $(RANKS) --text $(call quoted,$(TEXT))
+configure: packages
+	$(configure)
+
+demo:
+	@JOBS=$(JOBS) cmake/run-demo.sh $(RANKS) $(call quoted,$(TEXT))
 
 test: packages
 	@cmake/run-tests.sh
 
 # `make test` may have left kernels for sm_90a alone.
-build: configure
+build:
+	@cmake/install-packages.sh build
+	$(configure)
 	cmake -B build -D TUTTI_CUDA_ARCHITECTURES=$(call quoted,$(TUTTI_CUDA_ARCHITECTURES))
 	cmake --build build -- -j $(JOBS)
 
-package: packages
+package:
+	@cmake/install-packages.sh build
 	cmake --preset package -D TUTTI_CUDA=$(TUTTI_CUDA)
 	cmake --build --preset package -- -j $(JOBS)
 	rm -rf build-package/packages
@@ -66,10 +67,14 @@ package: packages
 
 asan tsan: packages
 	cmake --preset $@ -D TUTTI_CUDA=$(TUTTI_CUDA)
-	cmake --build build-$@ -- -j $(JOBS)
+	cmake --build build-$@ --target all tests/all -- -j $(JOBS)
 	ctest --test-dir build-$@ -j $(JOBS) -LE '^(long|torch)$$' --output-on-failure --no-tests=error
 
-thorough: build
+# For the targets below.
+tests: packages build
+	cmake --build build --target tests/all -- -j $(JOBS)
+
+thorough: tests
 	cmake --build build --target thorough_tests -- -j $(JOBS)
 	ctest --test-dir build -j $(JOBS) -LE '^(long|torch)$$' --output-on-failure --no-tests=error
 
@@ -77,7 +82,7 @@ thorough: build
 seeds: packages
 	@cmake/run-seeds.sh
 
-long: build
+long: tests
 	cmake --build build --target long_tests -- -j $(JOBS)
 	ctest --test-dir build -L long --output-on-failure --no-tests=error
 
@@ -85,10 +90,10 @@ fuzz: packages
 	@cmake/install-packages.sh fuzz
 	@cmake/run-fuzz.sh $(TARGETS)
 
-rdma: build
+rdma: tests
 	ctest --test-dir build -j $(JOBS) -L rdma --output-on-failure --no-tests=error
 
-# Without a CUDA toolkit, or where PyTorch cannot be had, it says so and succeeds.
+# Where PyTorch cannot be had, it says so and succeeds. TORCH_TESTS=REGEX runs a part.
 torch: configure
 	@cmake/run-torch.sh
 

@@ -97,7 +97,7 @@ endfunction()
 # The emulation: three libraries of tests/emulated in a folder where no program finds them by itself. Whoever
 # installs all does not get them. In the build tree they are where `tutti emulate` looks for them too.
 function(tutti_install_emulation)
-  add_custom_target(emulation_component)
+  add_custom_target(emulation_component ALL)
   add_dependencies(emulation_component emulated_runtime emulated_driver tutti_nccl_emulated)
   install(FILES $<TARGET_FILE:emulated_runtime> $<TARGET_FILE:emulated_driver>
                 $<TARGET_SONAME_FILE:tutti_nccl_emulated>

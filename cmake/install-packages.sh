@@ -1,22 +1,35 @@
 #!/bin/sh
-# install-packages.sh [docs|fuzz]: installs the Debian packages that building, testing and the demo need,
-# or those of `make docs` or `make fuzz`; the one list of them. The last lines of the first are launchers, for the
-# tests of label launchers, and what the guests of label rdma and a newer UCX for tests are made with. Does nothing at all
-# when they are there. As root or through sudo.
+# install-packages.sh [demo|build|tests|docs|fuzz]: installs the Debian packages that `make demo`, `make build`, the
+# tests (without a word: these), `make docs` or `make fuzz` need; the one list of them. Does nothing at all when they are
+# there. As root or through sudo.
 set -eu
 
-packages='
-  g++ cmake ninja-build ccache pkg-config
-  libgtest-dev libbenchmark-dev
+libraries='
+  g++ cmake ninja-build pkg-config
   libsodium-dev libssl-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libopenblas-dev libucx-dev
   libhwloc-dev libibverbs-dev libpcre2-dev
-  clang-format-14 jargon-text iproute2 groff-base gnuplot-nox
-  openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
-  qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers python3-venv python3-dev
-  lintian dpkg-dev file abigail-tools debootstrap
 '
-[ "${1:-}" != docs ] || packages='doxygen python3-venv'
-[ "${1:-}" != fuzz ] || packages='clang-14 clang libclang-rt-14-dev'
+# With libraries of tests and benchmarks, which the configuration wants, and what makes manual pages and packages.
+build="$libraries ccache libgtest-dev libbenchmark-dev groff-base dpkg-dev file"
+# Launchers and Gloo; virtual machines for RDMA; Python; Debian packages.
+tests="$build
+  clang-format-14 jargon-text iproute2 gnuplot-nox
+  openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
+  qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers
+  python3-venv python3-dev
+  lintian abigail-tools debootstrap
+"
+case ${1:-tests} in
+  demo) packages="$libraries jargon-text" ;;
+  build) packages=$build ;;
+  tests) packages=$tests ;;
+  docs) packages='doxygen python3-venv' ;;
+  fuzz) packages='clang-14 clang libclang-rt-14-dev' ;;
+  *)
+    echo "usage: install-packages.sh [demo|build|tests|docs|fuzz]" >&2
+    exit 2
+    ;;
+esac
 
 installed() {
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -52,7 +65,9 @@ fail() {
 }
 export DEBIAN_FRONTEND=noninteractive
 $become apt-get update || echo "(the lists of packages could not be renewed; trying with the old ones)" >&2
-$become env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing || fail
+# dpkg's waits for the disk take longer than all else it does.
+$become env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io $missing || fail
 for package in $missing; do
   installed "$package" || fail
 done

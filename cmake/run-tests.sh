@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.." && source cmake/test-runs.sh || exit
 
 export TUTTI_CUDA_ARCHITECTURES=${TUTTI_CUDA_ARCHITECTURES:-sm90}
 sanitizers=(asan tsan)
-if build release "${TUTTI_CUDA:-AUTO}" all; then
+if build release "${TUTTI_CUDA:-AUTO}" all tests/all; then
   (
     renice -n 19 $BASHPID
     for preset in "${sanitizers[@]}"; do build $preset OFF sanitizer_subset; done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `make torch` does when the build is configured: install PyTorch in build/torch-venv, build the libraries and run
 # the tests of label torch. Where PyTorch cannot be had, prints why, and succeeds. Without a CUDA toolkit a test that
-# stands for those on emulated GPUs says so.
+# stands for those on emulated GPUs says so. TORCH_TESTS is a regular expression of the names of a part of them.
 cd "$(dirname "$0")/.." && set -euo pipefail
 
 requirements=tests/requirements-torch.txt
@@ -29,7 +29,7 @@ fi
 cmake --build build --target torch_tests -- --quiet -j "${JOBS:-$(nproc)}"
 # One after the other: each has two or four ranks.
 status=0
-ctest --test-dir build -L '^torch$' --output-on-failure --no-tests=error || status=$?
+ctest --test-dir build -L '^torch$' -R "${TORCH_TESTS:-.}" --output-on-failure --no-tests=error || status=$?
 echo "== make torch: what has run"
 grep -E '^[0-9]+ (cases|tests of PyTorch) with ' build/Testing/Temporary/LastTest.log || true
 exit $status

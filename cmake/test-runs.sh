@@ -10,9 +10,10 @@ folder_of() {
   [ "$1" = release ] && echo build || echo "build-$1"
 }
 
-# build PRESET CUDA TARGET
+# build PRESET CUDA TARGETS...
 build() {
-  local preset=$1 cuda=$2 target=$3 folder
+  local preset=$1 cuda=$2 folder
+  shift 2
   folder=$(folder_of "$preset")
   echo "== $preset: build"
   cmake --preset "$preset" -D TUTTI_CUDA="$cuda" \
@@ -25,7 +26,7 @@ build() {
   }
   grep -E '^-- CUDA' "$folder.configure.log"
   mv "$folder.configure.log" "$folder/configure.log"
-  cmake --build "$folder" --target "$target" -- --quiet -j "$jobs" || {
+  cmake --build "$folder" --target "$@" -- --quiet -j "$jobs" || {
     echo "== $preset: the build failed"
     status=1
     return 1

@@ -15,31 +15,32 @@ endfunction()
 file(REMOVE_RECURSE ${FOLDER})
 configure_file(${SOURCE_DIR}/Makefile ${FOLDER}/Makefile COPYONLY)
 configure_file(${SOURCE_DIR}/CMakePresets.json ${FOLDER}/CMakePresets.json COPYONLY)
-foreach(script run-fuzz.sh run-seeds.sh run-torch.sh test-runs.sh)
+foreach(script run-demo.sh run-fuzz.sh run-seeds.sh run-torch.sh test-runs.sh)
   configure_file(${SOURCE_DIR}/cmake/${script} ${FOLDER}/cmake/${script} COPYONLY)
 endforeach()
-write_program(${FOLDER}/cmake/install-packages.sh ":")
+write_program(${FOLDER}/cmake/install-packages.sh "echo \"packages $*\" >>calls")
 write_program(${FOLDER}/cmake/unpack-jargon.sh "echo \"unpack $1\" >>calls")
-write_program(${FOLDER}/build/bin/train_gpt "printf 'train_gpt' >>calls
+write_program(${FOLDER}/build/demo/bin/train_gpt "printf 'train_gpt' >>calls
 printf ' <%s>' \"$@\" >>calls
 echo >>calls")
 # The cache keeps what it was told even when the configuration then fails, as CMake's does.
 write_program(${FOLDER}/bin/cmake "echo \"cmake $*\" >>calls
 case $1 in --preset)
-  echo \"TUTTI_CUDA:STRING=\${4#TUTTI_CUDA=}\" >build/CMakeCache.txt
-  mkdir -p build-$2
-  [ ! -e refuse ] && touch build/build.ninja ;;
+  folder=build-$2
+  case $2 in demo) folder=build/demo ;; release) folder=build ;; esac
+  mkdir -p $folder
+  echo \"TUTTI_CUDA:STRING=\${4#TUTTI_CUDA=}\" >$folder/CMakeCache.txt
+  [ ! -e refuse ] && touch $folder/build.ninja ;;
 esac")
 write_program(${FOLDER}/bin/cpack "echo \"cpack $* in \${PWD##*/}\" >>../calls")
-# Fails where the file `failing` has its folder and seed. With the file `absent` PyTorch's tests are.
+# Fails where the file `failing` has its folder and seed.
 write_program(${FOLDER}/bin/ctest "echo \"ctest $* with seed $TUTTI_EMULATION_SEED\" >>calls
-[ ! -e absent ] || echo '7: SKIPPED: PyTorch: no toolkit'
 mkdir -p $2/Testing/Temporary
 touch $2/Testing/Temporary/LastTest.log
 echo \"100% tests passed\"
 ! grep -qsxF \"$2 $TUTTI_EMULATION_SEED\" failing")
 set(ENV{PATH} "${FOLDER}/bin:$ENV{PATH}")
-foreach(variable TUTTI_CUDA TUTTI_CUDA_ARCHITECTURES TEXT RANKS JOBS PRESETS SEEDS TARGETS FUZZ_SECONDS MAKEFLAGS MAKELEVEL)
+foreach(variable TUTTI_CUDA TUTTI_CUDA_ARCHITECTURES TEXT RANKS TORCH_TESTS JOBS PRESETS SEEDS TARGETS FUZZ_SECONDS MAKEFLAGS MAKELEVEL)
   unset(ENV{${variable}})
 endforeach()
 
@@ -81,11 +82,15 @@ function(expect_not text)
   endif()
 endfunction()
 
-# The demo also builds what the README does next: tutti, and the library for cmake --install.
+# The demo has packages and a folder of its own, and is configured once.
 run_make(demo)
-expect("cmake --preset release -D TUTTI_CUDA=AUTO\n")
-expect("--target train_gpt tutti tutti_shared ")
+expect("packages demo\n")
+expect("cmake --preset demo\n")
+expect("cmake --build build/demo --target train_gpt ")
 expect("unpack build/jargon.txt\n")
+if(NOT output MATCHES "make demo took [0-9]+ s: packages [0-9]+ s, building [0-9]+ s, training [0-9]+ s")
+  message(SEND_ERROR "make demo does not say how long it took:\n${output}")
+endif()
 expect("train_gpt <--ranks> <4> <--text> <build/jargon.txt>\n")
 
 # A text of one's own, whatever its name, needs no other.
@@ -96,6 +101,7 @@ expect("train_gpt <--ranks> <2> <--text> <it's my text.txt>\n")
 
 # TUTTI_CUDA has its effect on a folder that is configured, once.
 run_make(build TUTTI_CUDA=OFF)
+expect("packages build\n")
 expect("cmake --preset release -D TUTTI_CUDA=OFF\n")
 run_make(build TUTTI_CUDA=OFF)
 expect_not("--preset")
@@ -125,6 +131,8 @@ file(REMOVE ${FOLDER}/refuse)
 
 # All but the long tests.
 run_make(thorough JOBS=1)
+expect("packages \n")
+expect("cmake --build build --target tests/all -- -j 1\n")
 expect("cmake --build build --target thorough_tests -- -j 1\n")
 expect_match("ctest --test-dir build -j 1 -LE \\^\\(long\\|torch\\)\\$ --output-on-failure ")
 
@@ -184,8 +192,9 @@ run_make(torch JOBS=1)
 expect("python3 -m venv build/torch-venv\n")
 expect_match("pip install [^\n]*-r tests/requirements-torch.txt\n")
 expect("cmake --build build --target torch_tests ")
-expect_match("ctest --test-dir build -L \\^torch\\$ --output-on-failure ")
-run_make(torch)
+expect_match("ctest --test-dir build -L \\^torch\\$ -R . --output-on-failure ")
+run_make(torch "TORCH_TESTS=^torch_tutti")
+expect_match(" -R \\^torch_tutti ")
 expect_not("python3")
 expect("--target torch_tests ")
 # Where it cannot be had, that is said, and nothing runs.
@@ -196,9 +205,6 @@ function(expect_torch_skipped why)
     message(SEND_ERROR "make torch should say \"${why}\":\n${output}")
   endif()
 endfunction()
-file(TOUCH ${FOLDER}/absent)
-expect_torch_skipped("PyTorch: no toolkit")
-file(REMOVE ${FOLDER}/absent)
 file(APPEND ${FOLDER}/tests/requirements-torch.txt "another==1\n")
 write_program(${FOLDER}/pip "echo 'ERROR: no network' >&2
 exit 1")

@@ -223,6 +223,8 @@ executor::Transfer transferOf(const char* call, Caller by, const NamedBuffer& bu
                               std::optional<size_t> count, std::optional<DataType> type, int peer) {
   const DataType known = typeOf(call, type, {&buffer, 1});
   const uint64_t elements = countOf(call, count, buffer, 1, known);
+  TUTTI_REQUIRE(elements == 0 || buffer.memory.data(), call, ": ", buffer.name,
+                " is null with count ", elements);
   const auto transfer = transferOf(call, by, buffer.memory.data(), elements, known, peer);
   requireHolds(call, buffer, transfer.bytes, known, base::message("count ", elements));
   return transfer;

@@ -41,7 +41,8 @@ TEST_F(GpuCalls, SendsThatDifferFromTheirReceivesAreAMismatchOnBothSides) {
       const size_t sent = count == kCount ? kCount : 7;
       s.ranks[0].send({s.values[0].data(), sent, DataType::Float32, 1}, s.streams[0]);
       s.ranks[0].barrier(s.streams[0]);
-      s.ranks[1].receive({s.values[1].data(), count, type, 0}, s.streams[1]);
+      void* const recv = s.values[1].data();
+      s.ranks[1].receive({recv, count, type, 0}, s.streams[1]);
       for (const Communicator& c : s.ranks) {
         const Outcome outcome = asyncOutcome(c);
         expectError(outcome, ErrorCode::Mismatch, "1 receive of ");

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "src/base/check.h"
 #include "tests/launchers/free_port.h"
@@ -36,7 +37,12 @@ std::string hostName() {
   return whole.substr(0, whole.find('.'));
 }
 
-std::string nodeState() { return run({"sinfo", "--noheader", "--format=%T"}).out; }
+std::string nodeState() {
+  return run({"sinfo", "--noheader", "--partition=two", "--format=%T"}).out;
+}
+
+/// A node's name leads to it, as on a cluster: a script takes it for the address of rank 0.
+std::string nodeName(int number) { return "127.0.0." + std::to_string(number); }
 
 }  // namespace
 
@@ -57,7 +63,8 @@ SlurmCluster::SlurmCluster() {
   if (!eventually([&] { return std::filesystem::is_socket(path("munge/socket")); }, kStartTime))
     return;
   controller_ = std::make_unique<Command>(Words{"slurmctld", "-D", "-c"});
-  node_ = std::make_unique<Command>(Words{"slurmd", "-D"});
+  for (int number : {1, 2})
+    nodes_.push_back(std::make_unique<Command>(Words{"slurmd", "-D", "-N", nodeName(number)}));
   ready_ = eventually([] { return nodeState() == "idle\n"; }, kStartTime);
 }
 
@@ -65,18 +72,21 @@ SlurmCluster::~SlurmCluster() { unsetenv("SLURM_CONF"); }
 
 std::string SlurmCluster::log() {
   std::string all = folder_.read("munge/log");
-  for (const auto& daemon : {&munged_, &controller_, &node_}) {
-    if (!*daemon) continue;
-    (*daemon)->signal(SIGKILL);
-    const Result result = (*daemon)->wait();
+  const auto end = [&](const std::unique_ptr<Command>& daemon) {
+    if (!daemon) return;
+    daemon->signal(SIGKILL);
+    const Result result = daemon->wait();
     all += result.out + result.err;
-  }
+  };
+  end(munged_);
+  end(controller_);
+  for (const auto& node : nodes_) end(node);
   return all;
 }
 
 void SlurmCluster::writeFiles() const {
   TUTTI_SYSCALL(chmod(folder_.path().c_str(), 0711));  // munge wants its socket to be within reach
-  for (const char* name : {"munge", "state", "spool"}) {
+  for (const char* name : {"munge", "state"}) {
     std::filesystem::create_directory(path(name));
     TUTTI_SYSCALL(chmod(path(name).c_str(), 0755));
   }
@@ -89,37 +99,39 @@ void SlurmCluster::writeFiles() const {
   // which no container promises; this one touches none until it is used, and nothing here uses it.
   std::ofstream(path("cgroup.conf"))
       << "CgroupPlugin=cgroup/v1\nCgroupMountpoint=" << path("cgroup") << "\n";
-  const int controllerPort = freePort();
-  int nodePort = freePort();
-  while (nodePort == controllerPort) nodePort = freePort();
+  std::set<int> ports;
+  while (ports.size() < 3) ports.insert(freePort());
+  const std::vector<int> port(ports.begin(), ports.end());
   // No part of it needs cgroups, a database or a network; more processors are promised than there
   // are, so that two jobs run at once anywhere.
-  std::ofstream(path("slurm.conf"))
-      << "ClusterName=tutti\n"
-      << "SlurmctldHost=" << hostName() << "(127.0.0.1)\n"
-      << "SlurmctldPort=" << controllerPort << "\n"
-      << "SlurmdPort=" << nodePort << "\n"
-      << "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n"
-      << "SlurmUser=" << userName() << "\n"
-      << "SlurmdUser=" << userName() << "\n"
-      << "AuthType=auth/munge\n"
-      << "AuthInfo=socket=" << path("munge/socket") << "\n"
-      << "CredType=cred/munge\n"
-      << "StateSaveLocation=" << path("state") << "\n"
-      << "SlurmdSpoolDir=" << path("spool") << "\n"
-      << "SlurmctldPidFile=" << path("slurmctld.pid") << "\n"
-      << "SlurmdPidFile=" << path("slurmd.pid") << "\n"
-      << "ProctrackType=proctrack/linuxproc\n"
-      << "TaskPlugin=task/none\n"
-      << "JobAcctGatherType=jobacct_gather/none\n"
-      << "AccountingStorageType=accounting_storage/none\n"
-      << "MpiDefault=none\n"
-      << "SelectType=select/cons_tres\n"
-      << "SelectTypeParameters=CR_CPU\n"
-      << "SlurmdParameters=config_overrides\n"
-      << "SchedulerParameters=batch_sched_delay=0\n"
-      << "NodeName=tutti NodeHostname=" << hostName() << " NodeAddr=127.0.0.1 CPUs=16\n"
-      << "PartitionName=all Nodes=tutti Default=YES MaxTime=10 State=UP\n";
+  std::ofstream file(path("slurm.conf"));
+  file << "ClusterName=tutti\n"
+       << "SlurmctldHost=" << hostName() << "(127.0.0.1)\n"
+       << "SlurmctldPort=" << port[0] << "\n"
+       << "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n"
+       << "SlurmUser=" << userName() << "\n"
+       << "SlurmdUser=" << userName() << "\n"
+       << "AuthType=auth/munge\n"
+       << "AuthInfo=socket=" << path("munge/socket") << "\n"
+       << "CredType=cred/munge\n"
+       << "StateSaveLocation=" << path("state") << "\n"
+       << "SlurmdSpoolDir=" << path("spool") << ".%n\n"
+       << "SlurmctldPidFile=" << path("slurmctld.pid") << "\n"
+       << "SlurmdPidFile=" << path("slurmd") << ".%n.pid\n"
+       << "ProctrackType=proctrack/linuxproc\n"
+       << "TaskPlugin=task/none\n"
+       << "JobAcctGatherType=jobacct_gather/none\n"
+       << "AccountingStorageType=accounting_storage/none\n"
+       << "MpiDefault=none\n"
+       << "SelectType=select/cons_tres\n"
+       << "SelectTypeParameters=CR_CPU\n"
+       << "SlurmdParameters=config_overrides\n"
+       << "SchedulerParameters=batch_sched_delay=0\n"
+       << "PartitionName=one Nodes=" << nodeName(1) << " Default=YES MaxTime=10 State=UP\n"
+       << "PartitionName=two Nodes=ALL MaxTime=10 State=UP\n";
+  for (const int number : {1, 2})
+    file << "NodeName=" << nodeName(number) << " NodeHostname=" << hostName()
+         << " NodeAddr=127.0.0.1 Port=" << port[static_cast<size_t>(number)] << " CPUs=16\n";
 }
 
 }  // namespace tutti::launchers

@@ -16,7 +16,7 @@ tests="$build
   clang-format-14 jargon-text iproute2 gnuplot-nox
   openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
   qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers
-  python3-venv python3-dev
+  python3-venv python3-dev python3-yaml
   lintian abigail-tools debootstrap
 "
 case ${1:-tests} in

@@ -43,20 +43,16 @@ void prepareEnvironment() {
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 }
 
-size_t occurrences(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
-  return count;
-}
-
 }  // namespace
 
-std::string rankPath, startRanksPath;
+std::string rankPath, startRanksPath, clusterScripts;
 
 /// The programs are given as arguments. Everything runs below a keeper (kept.h), and without the
 /// variables of a launcher that may have started the test itself.
-const tests::Arguments commandLine{
-    {"TUTTI", &tuttiPath}, {"LAUNCHED_RANK", &rankPath}, {"START_RANKS_SCRIPT", &startRanksPath}};
+const tests::Arguments commandLine{{"TUTTI", &tuttiPath},
+                                   {"LAUNCHED_RANK", &rankPath},
+                                   {"START_RANKS_SCRIPT", &startRanksPath},
+                                   {"CLUSTER_SCRIPTS", &clusterScripts}};
 const tests::Runner runner([] {
   prepareEnvironment();
   return runKept([] { return RUN_ALL_TESTS(); });
@@ -70,7 +66,22 @@ std::string find(const std::string& program) {
   return {};
 }
 
+void writeScript(const std::filesystem::path& path, const std::string& commands) {
+  tests::setContents(path, "#!/bin/sh\n" + commands);
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+std::string pathBehind(const std::filesystem::path& folder) {
+  return "PATH=" + folder.string() + ":" + std::getenv("PATH");
+}
+
 Result run(const Words& words) { return Command(words).wait(); }
+
+size_t occurrences(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
 
 std::string newWord() {
   static std::mt19937_64 random(std::random_device{}());

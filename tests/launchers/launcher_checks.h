@@ -3,6 +3,7 @@
 // What must hold under every launcher, checked with the real `tutti perf` and with
 // launched_rank.cc.
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ using Words = std::vector<std::string>;
 
 /// The programs that the tests start, beside `tutti`; arguments of the test program.
 extern std::string rankPath, startRanksPath;
+/// The folder of the scripts that people copy, docs/examples/clusters.
+extern std::string clusterScripts;
 
 struct Launcher {
   std::string name;  ///< as launchedRank() says it
@@ -28,8 +31,15 @@ struct Launcher {
 /// The program's file as a shell would find it; empty when there is none.
 std::string find(const std::string& program);
 
+/// Writes a shell script that can be started.
+void writeScript(const std::filesystem::path& path, const std::string& commands);
+/// PATH with another folder before all others, as a word for `env`.
+std::string pathBehind(const std::filesystem::path& folder);
+
 /// Runs a command to its end.
 Result run(const Words& words);
+/// How often a text has a part.
+size_t occurrences(const std::string& text, const std::string& part);
 /// A word that no other job has.
 std::string newWord();
 

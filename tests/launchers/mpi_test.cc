@@ -1,14 +1,18 @@
 // The real mpirun of Open MPI and mpiexec of MPICH.
-// Arguments: the executables of tutti and of launched_rank.cc, and start_ranks.sh.
+// Arguments: the executables of tutti and of launched_rank.cc, start_ranks.sh, and the folder
+// docs/examples/clusters.
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
+#include "tests/launchers/free_port.h"
 #include "tests/launchers/launcher_checks.h"
 
 namespace tutti::launchers {
 namespace {
+
+using launcher::TemporaryFolder;
 
 struct Mpi {
   const char* name;
@@ -16,6 +20,8 @@ struct Mpi {
   const char* versionHas;
   Words options;
   bool sharesFolder;  ///< jobs of one user have one folder, which two that start together both make
+  const char *script, *starter, *hosts;  ///< of docs/examples/clusters: what it calls, and its file
+  Words agent;                           ///< variables that name another ssh, with {} for it
 };
 void PrintTo(const Mpi& mpi, std::ostream* out) { *out << mpi.name; }
 
@@ -43,16 +49,31 @@ class MpiLauncher : public testing::TestWithParam<Mpi> {
             }};
   }
 
- private:
   std::string program_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    All, MpiLauncher,
-    testing::Values(
-        Mpi{"Open MPI", {"mpirun.openmpi", "mpirun"}, "Open MPI", {"--oversubscribe"}, true},
-        Mpi{"MPICH", {"mpiexec.mpich", "mpiexec.hydra", "mpiexec"}, "HYDRA", {}, false}),
-    [](const auto& suite) { return std::string(suite.index == 0 ? "OpenMpi" : "Mpich"); });
+INSTANTIATE_TEST_SUITE_P(All, MpiLauncher,
+                         testing::Values(Mpi{"Open MPI",
+                                             {"mpirun.openmpi", "mpirun"},
+                                             "Open MPI",
+                                             {"--oversubscribe"},
+                                             true,
+                                             "openmpi.sh",
+                                             "mpirun",
+                                             "# hosts\n\nlocalhost slots=2\nother slots=2\n",
+                                             {"OMPI_MCA_plm_rsh_agent={}"}},
+                                         Mpi{"MPICH",
+                                             {"mpiexec.mpich", "mpiexec.hydra", "mpiexec"},
+                                             "HYDRA",
+                                             {},
+                                             false,
+                                             "mpich.sh",
+                                             "mpiexec",
+                                             "# hosts\n\nlocalhost:2\nother:2\n",
+                                             {"HYDRA_LAUNCHER=ssh", "HYDRA_LAUNCHER_EXEC={}"}}),
+                         [](const auto& suite) {
+                           return std::string(suite.index == 0 ? "OpenMpi" : "Mpich");
+                         });
 
 TEST_P(MpiLauncher, RunsPerf) {
   runsPerf(launcher(), 1);
@@ -85,6 +106,33 @@ TEST_P(MpiLauncher, CountsInsideASlurmStep) {
   Words rank = step;
   rank.insert(rank.end(), {rankPath, "meet", newWord()});
   expectMet(run(launcher().command(3, rank)), GetParam().name, 3);
+}
+
+// The second host is this one by another name: in place of ssh is a script that notes what it is
+// asked.
+TEST_P(MpiLauncher, RunsItsScriptOnTwoHosts) {
+  const Mpi& mpi = GetParam();
+  const TemporaryFolder folder;
+  const std::string agent = folder.path() / "agent", hosts = folder.path() / "hosts";
+  writeScript(folder.path() / mpi.starter, "exec " + find(program_) + " \"$@\"\n");
+  writeScript(agent,
+              "echo \"$@\" >>" + agent + ".asked\n" +
+                  "while [ \"${1#-}\" != \"$1\" ]; do shift; done\nshift\nexec sh -c \"$*\"\n");
+  tests::setContents(hosts, mpi.hosts);
+
+  Words words{"env", pathBehind(folder.path()), "MASTER_PORT=" + std::to_string(freePort()),
+              "OMPI_MCA_orte_tmpdir_base=" + folder.path().string()};
+  for (const std::string& variable : mpi.agent)
+    words.push_back(variable.substr(0, variable.find("{}")) +
+                    (contains(variable, "{}") ? agent : ""));
+  words.insert(words.end(), {clusterScripts + "/" + mpi.script, hosts, "sh", "-c",
+                             "echo $TUTTI_JOB_KEY >" + folder.path().string() + "/key; exec " +
+                                 rankPath + " meet " + newWord()});
+  expectMet(run(words), mpi.name, 4);
+  const std::string asked = folder.read("agent.asked"), key = folder.read("key");
+  EXPECT_TRUE(contains(asked, "other ")) << asked;
+  ASSERT_EQ(key.size(), 65u) << key;
+  EXPECT_FALSE(contains(asked, key.substr(0, 64))) << asked;
 }
 
 TEST_P(MpiLauncher, StartsATuttiRun) {

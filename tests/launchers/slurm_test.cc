@@ -1,5 +1,6 @@
 // Slurm, the real one, on this machine (slurm_cluster.h).
-// Arguments: the executables of tutti and of launched_rank.cc, and start_ranks.sh.
+// Arguments: the executables of tutti and of launched_rank.cc, start_ranks.sh, and the folder
+// docs/examples/clusters.
 
 #include <gtest/gtest.h>
 
@@ -94,6 +95,70 @@ TEST_F(Slurm, IsNoLauncherOfABatchScript) {
   EXPECT_TRUE(contains(out, "nobody: rank 0 of 1\n")) << out;
   expectMet({0, out, {}}, "Slurm", 3);
   expectMet({0, out, {}}, "tutti run", 2);
+}
+
+/// Submits train.sbatch for two nodes with a shell script as its program; says the job's number.
+/// Its time limit is so far that the script is not told of it.
+std::string submit(const TemporaryFolder& folder, const std::string& program) {
+  const Result result =
+      run({"sbatch", "--parsable", "--partition=two", "--time=9", "--ntasks-per-node=2", "-o",
+           folder.path().string() + "/out", clusterScripts + "/train.sbatch", "sh", "-c", program});
+  EXPECT_EQ(result.exitCode, 0) << result.err;
+  return result.out.substr(0, result.out.find('\n'));
+}
+
+/// Waits until the job's output has a text so many times.
+bool writes(const TemporaryFolder& folder, const std::string& text, size_t times) {
+  return eventually([&] { return occurrences(folder.read("out"), text) >= times; },
+                    std::chrono::seconds(60));
+}
+
+TEST_F(Slurm, RunsTheBatchScriptOnTwoNodes) {
+  const TemporaryFolder folder;
+  const std::string word = newWord();
+  submit(folder, "echo on $SLURMD_NODENAME; exec " + rankPath + " meet " + word);
+  EXPECT_TRUE(writes(folder, "of 4\n", 4));
+  const std::string out = folder.read("out");
+  expectMet({0, out, {}}, "Slurm", 4);
+  EXPECT_EQ(occurrences(out, "on 127.0.0.1\n"), 2u) << out;
+  EXPECT_EQ(occurrences(out, "on 127.0.0.2\n"), 2u) << out;
+}
+
+TEST_F(Slurm, BatchScriptStartsAgainAfterALostRank) {
+  const TemporaryFolder folder;
+  submit(folder, "[ $SLURM_STEP_ID != 0 ] || [ $SLURM_PROCID != 1 ] || exit 3; exec " + rankPath +
+                     " meet " + newWord());
+  EXPECT_TRUE(writes(folder, "of 4\n", 4));
+  const std::string out = folder.read("out");
+  expectMet({0, out, {}}, "Slurm", 4);
+  EXPECT_TRUE(contains(out, "attempt 2, requeued 0 times\n")) << out;
+  EXPECT_FALSE(contains(out, "attempt 3")) << out;
+}
+
+TEST_F(Slurm, BatchScriptGivesUpAfterThreeAttempts) {
+  const TemporaryFolder folder;
+  const std::string job = submit(folder, "echo here; exit 3");
+  const auto state = [&] { return run({"scontrol", "--oneliner", "show", "job", job}).out; };
+  EXPECT_TRUE(
+      eventually([&] { return contains(state(), "JobState=FAILED"); }, std::chrono::seconds(60)))
+      << state();
+  EXPECT_TRUE(contains(state(), "ExitCode=3:0")) << state();
+  EXPECT_TRUE(contains(folder.read("out"), "attempt 3,"));
+}
+
+TEST_F(Slurm, RequeuesTheBatchScriptBeforeItsTimeLimit) {
+  const TemporaryFolder folder;
+  const std::string job = submit(folder,
+                                 "trap 'echo saved; exit 0' USR1; echo ready; n=0; "
+                                 "while [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done; exit 5");
+  ASSERT_TRUE(writes(folder, "ready\n", 4)) << folder.read("out");
+  EXPECT_EQ(run({"scancel", "--batch", "--signal=USR1", job}).exitCode, 0);
+  const auto state = [&] { return run({"scontrol", "--oneliner", "show", "job", job}).out; };
+  EXPECT_TRUE(
+      eventually([&] { return contains(state(), " Restarts=1 "); }, std::chrono::seconds(60)))
+      << state() << folder.read("out");
+  EXPECT_EQ(occurrences(folder.read("out"), "saved\n"), 4u) << folder.read("out");
+  EXPECT_EQ(run({"scancel", job}).exitCode, 0);  // it would start again in two minutes
 }
 
 TEST_F(Slurm, StartsATuttiRunInsideAStepAndAnAllocation) {

@@ -1,6 +1,7 @@
 // Launchers that a test cannot have, by the variables that they document, with start_ranks.sh in
 // their place; and the real torchrun where there is one.
-// Arguments: the executables of tutti and of launched_rank.cc, and start_ranks.sh.
+// Arguments: the executables of tutti and of launched_rank.cc, start_ranks.sh, and the folder
+// docs/examples/clusters.
 
 #include <gtest/gtest.h>
 

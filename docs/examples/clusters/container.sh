@@ -1,0 +1,12 @@
+#!/bin/sh
+# container.sh IMAGE HOSTS NUMBER RANKS PROGRAM [ARGUMENTS]...
+# on each of HOSTS hosts, whose NUMBER is 0 on the first, beside ranks.sh; starts RANKS ranks there
+set -eu
+image=$1
+shift
+
+TUTTI_JOB_KEY=$(cat job.key)
+export TUTTI_JOB_KEY
+
+exec docker run --rm --network host --ulimit memlock=-1 --env TUTTI_ADDRESS --env TUTTI_JOB_KEY \
+  --volume "$PWD:/data" --workdir /data "$image" ./ranks.sh "$@"

@@ -170,7 +170,9 @@ template <class T>
 std::vector<T> sumOverTwo(T value, DataType type) {
   return onRanks(MeshShape::parse("dp=2"), false, [&](DeviceMesh& mesh) {
     T sum{};
-    mesh.communicator({Axis::Data})->allReduce(kPurpose, {&value, &sum, 1, type});
+    const void* const send = &value;  // of which `type` says what it is
+    void* const recv = &sum;
+    mesh.communicator({Axis::Data})->allReduce(kPurpose, {send, recv, 1, type});
     return sum;
   });
 }

@@ -61,10 +61,10 @@ struct Call {
 };
 
 /// On a GPU: what was enqueued on the stream that was current.
-class GpuWork final : public c10d::Work {
+class CudaWork final : public c10d::Work {
  public:
-  GpuWork(int rank, const Call& call, const Tensors& inputs, Tensors outputs,
-          const c10::Stream& stream)
+  CudaWork(int rank, const Call& call, const Tensors& inputs, Tensors outputs,
+           const c10::Stream& stream)
       : c10d::Work(rank, call.type, call.title, inputs),
         outputs_(std::move(outputs)),
         event_(at::kCUDA) {
@@ -107,8 +107,8 @@ class TuttiBackend final : public c10d::Backend {
         rendezvous_(store_),
         host_(std::make_shared<tutti::Communicator>(
             rendezvous_.meet("host", {rank, size}, limits_, Clock::now() + timeout))),
-        queue_(std::make_shared<Queue>()),
-        messages_(std::make_shared<Messages>(
+        queue_(std::make_shared<JobQueue>()),
+        messages_(std::make_shared<MessageBoard>(
             rank, size, [this](int sender, int receiver, std::stop_token stop) {
               return openChannel(sender, receiver, std::move(stop));
             })) {
@@ -333,7 +333,7 @@ class TuttiBackend final : public c10d::Backend {
   }
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
     return message({c10d::OpType::RECVANYSOURCE, "recv", "tutti:recvAnySource", unset(), true},
-                   tensors, Transfer::kAnyRank, tag);
+                   tensors, MessageTransfer::kAnyRank, tag);
   }
 
  private:
@@ -358,9 +358,9 @@ class TuttiBackend final : public c10d::Backend {
     const at::Device device = deviceOf(call.name, inputs, outputs);
     if (!device.is_cpu()) return startOnGpu(call, inputs, outputs, body, device);
     const auto timeout = timeoutOf(call);
-    const auto job = std::make_shared<Job>(timeout, [group = host_.get(), body = std::move(body)] {
-      body(*group, tutti::StreamRef());
-    });
+    const auto job = std::make_shared<QueuedJob>(
+        timeout,
+        [group = host_.get(), body = std::move(body)] { body(*group, tutti::StreamRef()); });
     // A thread that runs a job waits as long as the communicator lets it.
     const bool mayRunHere = timeout >= limits_.operation;
     TaskWork::Care care{.help = nullptr,
@@ -402,7 +402,7 @@ class TuttiBackend final : public c10d::Backend {
     } catch (const tutti::Error&) {
       std::rethrow_exception(translated(std::current_exception()));
     }
-    return c10::make_intrusive<GpuWork>(getRank(), call, inputs, outputs, stream);
+    return c10::make_intrusive<CudaWork>(getRank(), call, inputs, outputs, stream);
   }
 
   std::shared_ptr<tutti::Communicator> joinOnGpu(at::Device device) {
@@ -419,12 +419,12 @@ class TuttiBackend final : public c10d::Backend {
   WorkPtr message(const Call& call, const Tensors& tensors, int peer, int tag) {
     requireOpen(call.name);
     const auto& tensor = single(call.name, tensors);
-    TORCH_CHECK_VALUE(peer >= Transfer::kAnyRank && peer < getSize(), "tutti ", call.name,
+    TORCH_CHECK_VALUE(peer >= MessageTransfer::kAnyRank && peer < getSize(), "tutti ", call.name,
                       ": invalid rank: ", peer);
     TORCH_CHECK_NOT_IMPLEMENTED(tensor.is_cpu(), "tutti ", call.name, ": the tensor is on ",
                                 tensor.device(), "; messages take tensors of cpu");
     const Dense data(tensor);
-    const auto transfer = std::make_shared<Transfer>(
+    const auto transfer = std::make_shared<MessageTransfer>(
         timeoutOf(call), peer, Label{.tag = tag}, data.tensor().data_ptr(), data.tensor().nbytes());
     const bool isSend = call.type == c10d::OpType::SEND;
     if (!isSend && data.isCopy()) transfer->beforeEnd([data] { data.giveBack(); });
@@ -438,7 +438,7 @@ class TuttiBackend final : public c10d::Backend {
   }
 
   WorkPtr workOf(const Call& call, const Tensors& tensors,
-                 const std::shared_ptr<Transfer>& transfer) {
+                 const std::shared_ptr<MessageTransfer>& transfer) {
     TaskWork::Care care{
         .help = nullptr,
         .giveUp =
@@ -465,7 +465,7 @@ class TuttiBackend final : public c10d::Backend {
   }
 
   WorkPtr monitorMessage(bool isSend, int peer, const Label& label, milliseconds timeout) {
-    const auto transfer = std::make_shared<Transfer>(timeout, peer, label, nullptr, 0);
+    const auto transfer = std::make_shared<MessageTransfer>(timeout, peer, label, nullptr, 0);
     const Call call{isSend ? c10d::OpType::SEND : c10d::OpType::RECV, "monitored_barrier", nullptr,
                     timeout, true};
     auto work = workOf(call, {}, transfer);
@@ -537,11 +537,11 @@ class TuttiBackend final : public c10d::Backend {
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;
   const Limits limits_;
-  const Rendezvous rendezvous_;
+  const StoreRendezvous rendezvous_;
   std::shared_ptr<tutti::Communicator> host_;
   std::shared_ptr<tutti::Communicator> gpu_;  // of the GPU that tensors were on last
-  const std::shared_ptr<Queue> queue_;
-  std::shared_ptr<Messages> messages_;
+  const std::shared_ptr<JobQueue> queue_;
+  std::shared_ptr<MessageBoard> messages_;
   std::atomic<uint64_t> sequence_{0};
   uint64_t monitored_ = 0;
   int gpus_ = 0;

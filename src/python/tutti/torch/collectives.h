@@ -21,7 +21,7 @@ using Body = std::function<void(tutti::Communicator&, tutti::StreamRef)>;
 
 /// Where Tutti reads and writes an operation's elements.
 template <class Args>
-Args with(const Elements& from, const Elements& to, size_t count) {
+Args with(const TensorElements& from, const TensorElements& to, size_t count) {
   Args args;
   args.send = from.data;
   args.recv = to.data;
@@ -31,7 +31,8 @@ Args with(const Elements& from, const Elements& to, size_t count) {
 }
 
 template <class Args>
-Args with(const Elements& from, const Elements& to, size_t count, const Reducing& reducing) {
+Args with(const TensorElements& from, const TensorElements& to, size_t count,
+          const TensorReduction& reducing) {
   Args args = with<Args>(from, to, count);
   args.op = reducing.op;
   args.scalar = reducing.scalar;
@@ -52,7 +53,7 @@ inline Body allReduce(const char* call, const at::Tensor& tensor, const c10d::Re
   const Dense data(asNumbers(call, tensor, op));
   return [data, reducing = reducingOf(call, op, tensor.scalar_type())](tutti::Communicator& group,
                                                                        tutti::StreamRef stream) {
-    const Elements all = elementsOf(data.tensor());
+    const TensorElements all = elementsOf(data.tensor());
     group.allReduce(with<tutti::AllReduceArgs>(all, all, all.count, reducing), stream);
     data.giveBack();
   };
@@ -65,7 +66,7 @@ inline Body reduce(const char* call, const at::Tensor& tensor, const c10d::Reduc
   const Dense data(asNumbers(call, tensor, op));
   const auto reducing = reducingOf(call, op, tensor.scalar_type());
   return [=](tutti::Communicator& group, tutti::StreamRef stream) {
-    const Elements all = elementsOf(data.tensor());
+    const TensorElements all = elementsOf(data.tensor());
     auto args = with<tutti::ReduceArgs>(all, all, all.count, reducing);
     args.root = static_cast<int>(root);
     group.reduce(args, stream);
@@ -77,7 +78,7 @@ inline Body broadcast(const char* call, const at::Tensor& tensor, int64_t root, 
   checkTensor(call, tensor);
   checkRoot(call, root, size);
   return [data = Dense(tensor), root](tutti::Communicator& group, tutti::StreamRef stream) {
-    const Elements all = elementsOf(data.tensor());
+    const TensorElements all = elementsOf(data.tensor());
     auto args = with<tutti::BroadcastArgs>(all, all, all.count);
     args.root = static_cast<int>(root);
     group.broadcast(args, stream);
@@ -98,7 +99,7 @@ inline Body allGather(const char* call, const at::Tensor& output, const at::Tens
                     " times the ", input.numel(), " of the input");
   return [to = Dense(output), from = Dense(input)](tutti::Communicator& group,
                                                    tutti::StreamRef stream) {
-    const Elements mine = elementsOf(from.tensor());
+    const TensorElements mine = elementsOf(from.tensor());
     group.allGather(with<tutti::AllGatherArgs>(mine, elementsOf(to.tensor()), mine.count), stream);
     to.giveBack();
   };
@@ -117,7 +118,7 @@ inline Body allGather(const char* call, const Tensors& outputs, const at::Tensor
   TORCH_CHECK_VALUE(mine == input.numel(), "tutti ", call, ": the input tensor has ", input.numel(),
                     " elements, and output tensor ", rank, " has ", mine);
   return [to, from = Dense(input)](tutti::Communicator& group, tutti::StreamRef stream) {
-    const Elements mine = elementsOf(from.tensor());
+    const TensorElements mine = elementsOf(from.tensor());
     if (to.isEven()) {
       group.allGather(with<tutti::AllGatherArgs>(mine, to.elements(), mine.count), stream);
     } else {
@@ -148,7 +149,7 @@ inline Body reduceScatter(const char* call, const at::Tensor& output, const at::
   const Dense to(asNumbers(call, output, op)), from(asNumbers(call, input, op));
   return [=, reducing = reducingOf(call, op, input.scalar_type())](tutti::Communicator& group,
                                                                    tutti::StreamRef stream) {
-    const Elements mine = elementsOf(to.tensor());
+    const TensorElements mine = elementsOf(to.tensor());
     group.reduceScatter(
         with<tutti::ReduceScatterArgs>(elementsOf(from.tensor()), mine, mine.count, reducing),
         stream);
@@ -172,7 +173,7 @@ inline Body reduceScatter(const char* call, const at::Tensor& output, Tensors in
   const Dense to(asNumbers(call, output, op));
   return [=, reducing = reducingOf(call, op, output.scalar_type())](tutti::Communicator& group,
                                                                     tutti::StreamRef stream) {
-    const Elements mine = elementsOf(to.tensor());
+    const TensorElements mine = elementsOf(to.tensor());
     if (from.isEven()) {
       group.reduceScatter(
           with<tutti::ReduceScatterArgs>(from.elements(), mine, mine.count, reducing), stream);
@@ -208,8 +209,9 @@ inline Body gather(const char* call, const Tensors& outputs, const at::Tensor& i
                       input.scalar_type());
   return
       [to, from = Dense(input), root, isRoot](tutti::Communicator& group, tutti::StreamRef stream) {
-        const Elements mine = elementsOf(from.tensor());
-        auto args = with<tutti::GatherArgs>(mine, isRoot ? to.elements() : Elements{}, mine.count);
+        const TensorElements mine = elementsOf(from.tensor());
+        auto args =
+            with<tutti::GatherArgs>(mine, isRoot ? to.elements() : TensorElements{}, mine.count);
         args.root = static_cast<int>(root);
         group.gather(args, stream);
         if (isRoot) to.giveBack();
@@ -233,7 +235,7 @@ inline Body scatter(const char* call, const at::Tensor& output, const Tensors& i
   const Row from(call, inputs, true);
   return [from, to = Dense(output), root, isRoot](tutti::Communicator& group,
                                                   tutti::StreamRef stream) {
-    const Elements mine = elementsOf(to.tensor());
+    const TensorElements mine = elementsOf(to.tensor());
     tutti::ScatterArgs args;
     args.send = isRoot ? from.elements().data : nullptr;
     args.recv = mine.data;
@@ -327,7 +329,7 @@ inline Body allToAll(const char* call, const at::Tensor& output, const at::Tenso
                     ": the output tensor has ", output.numel(), " elements, and the input ",
                     input.numel());
   return [=](tutti::Communicator& group, tutti::StreamRef stream) {
-    const Elements sent = elementsOf(from.tensor()), received = elementsOf(to.tensor());
+    const TensorElements sent = elementsOf(from.tensor()), received = elementsOf(to.tensor());
     if (even) {
       group.allToAll(with<tutti::AllToAllArgs>(sent, received, sendCounts[0]), stream);
     } else {
@@ -353,7 +355,7 @@ inline Body sparseAllReduce(const at::Tensor& tensor, const c10d::ReduceOp& op) 
     const at::Tensor entries = at::empty({group.size()}, at::kLong);
     auto* const counts = entries.data_ptr<int64_t>();
     counts[group.rank()] = mine._nnz();
-    const Elements own{counts + group.rank(), 1, tutti::DataType::Int64};
+    const TensorElements own{counts + group.rank(), 1, tutti::DataType::Int64};
     group.allGather(with<tutti::AllGatherArgs>(own, elementsOf(entries), 1), stream);
     const auto gathered = [&](const at::Tensor& part) {
       auto sizes = part.sizes().vec();

@@ -2,7 +2,7 @@
 
 namespace tutti_torch {
 
-tutti::Communicator join(const tutti::UniqueId& id, const Place& place, const Limits& limits,
+tutti::Communicator join(const tutti::UniqueId& id, const JoinPlace& place, const Limits& limits,
                          std::stop_token stop) {
   tutti::CommunicatorOptions options;
   options.id = id;

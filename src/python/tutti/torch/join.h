@@ -11,7 +11,7 @@
 
 namespace tutti_torch {
 
-struct Place {
+struct JoinPlace {
   int rank = 0;
   int size = 1;
   tutti::Device device = {};
@@ -23,7 +23,7 @@ struct Limits {
   std::chrono::milliseconds straggler{0};  ///< 0: as the environment says
 };
 
-tutti::Communicator join(const tutti::UniqueId& id, const Place& place, const Limits& limits,
+tutti::Communicator join(const tutti::UniqueId& id, const JoinPlace& place, const Limits& limits,
                          std::stop_token stop = {});
 
 }  // namespace tutti_torch

@@ -16,7 +16,7 @@ struct Header {
 };
 constexpr size_t kShortBytes = Channel::kHeaderBytes - sizeof(Header);
 
-std::array<std::byte, Channel::kHeaderBytes> headerOf(const Transfer& transfer) {
+std::array<std::byte, Channel::kHeaderBytes> headerOf(const MessageTransfer& transfer) {
   std::array<std::byte, Channel::kHeaderBytes> raw{};
   const Header header{transfer.label, transfer.bytes};
   std::memcpy(raw.data(), &header, sizeof(header));
@@ -35,7 +35,7 @@ const std::byte* shortPayload(const Channel& channel) {
   return channel.header.data() + sizeof(Header);
 }
 
-std::exception_ptr wrongSize(const Transfer& transfer, int source, size_t bytes) {
+std::exception_ptr wrongSize(const MessageTransfer& transfer, int source, size_t bytes) {
   return std::make_exception_ptr(tutti::Error(
       tutti::ErrorCode::Mismatch, "recv of " + std::to_string(transfer.bytes) + " bytes with tag " +
                                       std::to_string(transfer.label.tag) + ": rank " +
@@ -43,7 +43,7 @@ std::exception_ptr wrongSize(const Transfer& transfer, int source, size_t bytes)
                                       " bytes"));
 }
 
-void deliver(Transfer& transfer, int source, const std::byte* data, size_t bytes) {
+void deliver(MessageTransfer& transfer, int source, const std::byte* data, size_t bytes) {
   if (bytes != transfer.bytes) return transfer.finish(wrongSize(transfer, source, bytes));
   if (bytes > 0) std::memcpy(transfer.data, data, bytes);
   transfer.finish();
@@ -59,7 +59,7 @@ void sendBytes(tutti::Communicator& to, const void* data, size_t bytes, tutti::S
 
 }  // namespace
 
-Messages::Messages(int rank, int size, Open open)
+MessageBoard::MessageBoard(int rank, int size, Open open)
     : rank_(rank), open_(std::move(open)), reading_(static_cast<size_t>(size)) {
   for (int peer = 0; peer < size; ++peer) {
     outgoing_.push_back(std::make_shared<Channel>(
@@ -69,9 +69,9 @@ Messages::Messages(int rank, int size, Open open)
   }
 }
 
-Messages::~Messages() { close(Clock::now()); }
+MessageBoard::~MessageBoard() { close(Clock::now()); }
 
-void Messages::send(const std::shared_ptr<Transfer>& transfer) {
+void MessageBoard::send(const std::shared_ptr<MessageTransfer>& transfer) {
   const int peer = transfer->peer;
   if (peer == rank_) return sendToSelf(transfer);
   const auto& channel = outgoing_[static_cast<size_t>(peer)];
@@ -93,9 +93,9 @@ void Messages::send(const std::shared_ptr<Transfer>& transfer) {
   });
 }
 
-void Messages::sendToSelf(const std::shared_ptr<Transfer>& transfer) {
+void MessageBoard::sendToSelf(const std::shared_ptr<MessageTransfer>& transfer) {
   const auto* const data = static_cast<const std::byte*>(transfer->data);
-  std::shared_ptr<Transfer> receiver;
+  std::shared_ptr<MessageTransfer> receiver;
   {
     std::lock_guard lock(mutex_);
     receiver = match(rank_, transfer->label);
@@ -105,21 +105,21 @@ void Messages::sendToSelf(const std::shared_ptr<Transfer>& transfer) {
   transfer->finish();
 }
 
-void Messages::receive(const std::shared_ptr<Transfer>& transfer) {
+void MessageBoard::receive(const std::shared_ptr<MessageTransfer>& transfer) {
   if (takeKept(transfer)) return;
   const int peer = transfer->peer;
   for (int source = 0; source < static_cast<int>(incoming_.size()); ++source)
-    if (source != rank_ && (peer == source || peer == Transfer::kAnyRank)) read(source);
+    if (source != rank_ && (peer == source || peer == MessageTransfer::kAnyRank)) read(source);
 }
 
 /// Otherwise it waits.
-bool Messages::takeKept(const std::shared_ptr<Transfer>& transfer) {
+bool MessageBoard::takeKept(const std::shared_ptr<MessageTransfer>& transfer) {
   std::list<Kept> found;
   {
     std::lock_guard lock(mutex_);
     const auto message = std::ranges::find_if(kept_, [&](const Kept& each) {
       return each.label == transfer->label &&
-             (transfer->peer == each.source || transfer->peer == Transfer::kAnyRank);
+             (transfer->peer == each.source || transfer->peer == MessageTransfer::kAnyRank);
     });
     if (message == kept_.end()) {
       waiting_.push_back(transfer);
@@ -132,15 +132,16 @@ bool Messages::takeKept(const std::shared_ptr<Transfer>& transfer) {
   return true;
 }
 
-bool Messages::isWanted(int source) const {
+bool MessageBoard::isWanted(int source) const {
   return !closed_ && std::ranges::any_of(waiting_, [&](const auto& each) {
-    return each->peer == source || each->peer == Transfer::kAnyRank;
+    return each->peer == source || each->peer == MessageTransfer::kAnyRank;
   });
 }
 
-std::shared_ptr<Transfer> Messages::match(int source, const Label& label) {
+std::shared_ptr<MessageTransfer> MessageBoard::match(int source, const Label& label) {
   const auto found = std::ranges::find_if(waiting_, [&](const auto& each) {
-    return each->label == label && (each->peer == source || each->peer == Transfer::kAnyRank);
+    return each->label == label &&
+           (each->peer == source || each->peer == MessageTransfer::kAnyRank);
   });
   if (found == waiting_.end()) return nullptr;
   auto transfer = *found;
@@ -151,7 +152,7 @@ std::shared_ptr<Transfer> Messages::match(int source, const Label& label) {
 }
 
 /// Reads the next header of that sender, unless it is read already or nobody wants it.
-void Messages::read(int source) {
+void MessageBoard::read(int source) {
   const auto at = static_cast<size_t>(source);
   {
     std::lock_guard lock(mutex_);
@@ -174,10 +175,10 @@ void Messages::read(int source) {
   });
 }
 
-void Messages::headerRead(int source) {
+void MessageBoard::headerRead(int source) {
   Channel& channel = *incoming_[static_cast<size_t>(source)];
   const Header header = readHeader(channel);
-  std::shared_ptr<Transfer> transfer;
+  std::shared_ptr<MessageTransfer> transfer;
   {
     std::lock_guard lock(mutex_);
     transfer = match(source, header.label);
@@ -218,7 +219,7 @@ void Messages::headerRead(int source) {
 }
 
 /// Of a transfer, or of none that waits.
-void Messages::payloadRead(int source, const std::shared_ptr<Transfer>& transfer) {
+void MessageBoard::payloadRead(int source, const std::shared_ptr<MessageTransfer>& transfer) {
   if (transfer) transfer->finish();
   {
     std::lock_guard lock(mutex_);
@@ -228,8 +229,8 @@ void Messages::payloadRead(int source, const std::shared_ptr<Transfer>& transfer
 }
 
 /// Its receive may have come while its payload was read.
-void Messages::keep(Kept message) {
-  std::shared_ptr<Transfer> transfer;
+void MessageBoard::keep(Kept message) {
+  std::shared_ptr<MessageTransfer> transfer;
   {
     std::lock_guard lock(mutex_);
     transfer = match(message.source, message.label);
@@ -241,15 +242,16 @@ void Messages::keep(Kept message) {
   deliver(*transfer, message.source, message.data.data(), message.data.size());
 }
 
-void Messages::lose(int source, const std::exception_ptr& error) {
-  std::list<std::shared_ptr<Transfer>> lost;
+void MessageBoard::lose(int source, const std::exception_ptr& error) {
+  std::list<std::shared_ptr<MessageTransfer>> lost;
   {
     std::lock_guard lock(mutex_);
     reading_[static_cast<size_t>(source)] = false;
     for (auto each = waiting_.begin(); each != waiting_.end();) {
       const auto next = std::next(each);
       const int peer = (*each)->peer;
-      if (peer == source || peer == Transfer::kAnyRank) lost.splice(lost.end(), waiting_, each);
+      if (peer == source || peer == MessageTransfer::kAnyRank)
+        lost.splice(lost.end(), waiting_, each);
       each = next;
     }
   }
@@ -257,7 +259,8 @@ void Messages::lose(int source, const std::exception_ptr& error) {
 }
 
 // One that is under way has its buffer in use until its channel has ended.
-void Messages::giveUp(const std::shared_ptr<Transfer>& transfer, const std::exception_ptr& error) {
+void MessageBoard::giveUp(const std::shared_ptr<MessageTransfer>& transfer,
+                          const std::exception_ptr& error) {
   {
     std::lock_guard lock(mutex_);
     std::erase(waiting_, transfer);
@@ -269,7 +272,7 @@ void Messages::giveUp(const std::shared_ptr<Transfer>& transfer, const std::exce
   incoming_[static_cast<size_t>(peer)]->abort();
 }
 
-void Messages::close(Clock::time_point until) {
+void MessageBoard::close(Clock::time_point until) {
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(closed_, true)) return;
@@ -278,7 +281,7 @@ void Messages::close(Clock::time_point until) {
   for (const auto& channel : incoming_) channel->close(Clock::now());
 }
 
-void Messages::abort() {
+void MessageBoard::abort() {
   for (const auto& channels : {outgoing_, incoming_})
     for (const auto& channel : channels) channel->abort();
 }

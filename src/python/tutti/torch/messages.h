@@ -38,11 +38,11 @@ struct Label {
 };
 
 /// A send or a receive.
-class Transfer final : public Task {
+class MessageTransfer final : public Task {
  public:
   static constexpr int kAnyRank = -1;
 
-  Transfer(milliseconds timeout, int peer, Label label, void* data, size_t bytes)
+  MessageTransfer(milliseconds timeout, int peer, Label label, void* data, size_t bytes)
       : Task(timeout), label(label), data(data), bytes(bytes), peer(peer) {}
 
   const Label label;
@@ -54,18 +54,18 @@ class Transfer final : public Task {
 
 class Channel;
 
-class Messages {
+class MessageBoard {
  public:
   /// Joins a communicator of `sender`, as rank 0, and `receiver`.
   using Open = std::function<tutti::Communicator(int sender, int receiver, std::stop_token)>;
 
-  Messages(int rank, int size, Open open);
-  ~Messages();
+  MessageBoard(int rank, int size, Open open);
+  ~MessageBoard();
 
-  void send(const std::shared_ptr<Transfer>& transfer);
-  void receive(const std::shared_ptr<Transfer>& transfer);
+  void send(const std::shared_ptr<MessageTransfer>& transfer);
+  void receive(const std::shared_ptr<MessageTransfer>& transfer);
   /// Ends a transfer with `error` that has not begun; otherwise ends its channel, and it with it.
-  void giveUp(const std::shared_ptr<Transfer>& transfer, const std::exception_ptr& error);
+  void giveUp(const std::shared_ptr<MessageTransfer>& transfer, const std::exception_ptr& error);
   /// Waits for what is sent, until then; ends what is received; lets all channels go.
   void close(Clock::time_point until);
   /// Ends all transfers, on both sides.
@@ -78,13 +78,13 @@ class Messages {
     std::vector<std::byte> data;
   };
 
-  void sendToSelf(const std::shared_ptr<Transfer>& transfer);
-  bool takeKept(const std::shared_ptr<Transfer>& transfer);
+  void sendToSelf(const std::shared_ptr<MessageTransfer>& transfer);
+  bool takeKept(const std::shared_ptr<MessageTransfer>& transfer);
   bool isWanted(int source) const;
-  std::shared_ptr<Transfer> match(int source, const Label& label);
+  std::shared_ptr<MessageTransfer> match(int source, const Label& label);
   void read(int source);
   void headerRead(int source);
-  void payloadRead(int source, const std::shared_ptr<Transfer>& transfer);
+  void payloadRead(int source, const std::shared_ptr<MessageTransfer>& transfer);
   void keep(Kept message);
   void lose(int source, const std::exception_ptr& error);
 
@@ -93,8 +93,8 @@ class Messages {
   std::vector<std::shared_ptr<Channel>> outgoing_;  // by receiver
   std::vector<std::shared_ptr<Channel>> incoming_;  // by sender
 
-  std::mutex mutex_;                              // of what follows, and taken before a channel's
-  std::list<std::shared_ptr<Transfer>> waiting_;  // receives, in order
+  std::mutex mutex_;  // of what follows, and taken before a channel's
+  std::list<std::shared_ptr<MessageTransfer>> waiting_;  // receives, in order
   std::list<Kept> kept_;
   std::vector<bool> reading_;  // by sender: a header or a payload is under way
   bool closed_ = false;

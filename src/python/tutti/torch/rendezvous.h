@@ -18,13 +18,13 @@
 
 namespace tutti_torch {
 
-class Rendezvous {
+class StoreRendezvous {
  public:
-  explicit Rendezvous(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+  explicit StoreRendezvous(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
   /// Joins the communicator of that name. It waits until then for the last rank; `limits.setup`
   /// counts from there.
-  tutti::Communicator meet(const std::string& name, const Place& place, const Limits& limits,
+  tutti::Communicator meet(const std::string& name, const JoinPlace& place, const Limits& limits,
                            Clock::time_point until, std::stop_token stop = {}) const {
     return join(idOf(name, place.size, until, stop), place, limits, stop);
   }

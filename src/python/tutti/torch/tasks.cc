@@ -42,7 +42,7 @@ bool Task::waitUntil(Clock::time_point until) {
   return changed_.wait_until(lock, until, [&] { return isDone(); });
 }
 
-std::exception_ptr Job::run() {
+std::exception_ptr QueuedJob::run() {
   const auto body = std::move(body_);  // what it holds is let go before anybody hears of the end
   try {
     body();
@@ -52,7 +52,7 @@ std::exception_ptr Job::run() {
   return nullptr;
 }
 
-void Queue::push(std::shared_ptr<Job> job) {
+void JobQueue::push(std::shared_ptr<QueuedJob> job) {
   {
     Lock lock(mutex_);
     if (!closed_) {
@@ -67,7 +67,7 @@ void Queue::push(std::shared_ptr<Job> job) {
   wake_.notify_one();
 }
 
-void Queue::runOrPush(const std::shared_ptr<Job>& job) {
+void JobQueue::runOrPush(const std::shared_ptr<QueuedJob>& job) {
   Lock lock(mutex_);
   if (closed_ || running_ || !jobs_.empty()) {
     lock.unlock();
@@ -76,19 +76,19 @@ void Queue::runOrPush(const std::shared_ptr<Job>& job) {
   execute(lock, job);
 }
 
-void Queue::help(const Job& job) {
+void JobQueue::help(const QueuedJob& job) {
   Lock lock(mutex_);
   while (!job.isDone() && !running_ && !jobs_.empty()) runFirst(lock);
 }
 
-void Queue::runFirst(Lock& lock) {
+void JobQueue::runFirst(Lock& lock) {
   const auto job = std::move(jobs_.front());
   jobs_.pop_front();
   execute(lock, job);
 }
 
 // What waits for the job may issue and await others: nothing is held when it hears of the end.
-void Queue::execute(Lock& lock, const std::shared_ptr<Job>& job) {
+void JobQueue::execute(Lock& lock, const std::shared_ptr<QueuedJob>& job) {
   running_ = true;
   lock.unlock();
   auto error = job->run();
@@ -105,17 +105,17 @@ void Queue::execute(Lock& lock, const std::shared_ptr<Job>& job) {
   if (serves) --calling_;
 }
 
-void Queue::startThread() {
+void JobQueue::startThread() {
   threads_.emplace_back([self = shared_from_this()] { self->serve(); });
 }
 
-bool Queue::isThread() const {
+bool JobQueue::isThread() const {
   return std::any_of(threads_.begin(), threads_.end(), [](const std::thread& thread) {
     return thread.get_id() == std::this_thread::get_id();
   });
 }
 
-void Queue::serve() {
+void JobQueue::serve() {
   Lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return !running_ && (closed_ || !jobs_.empty()); });
@@ -124,7 +124,7 @@ void Queue::serve() {
   }
 }
 
-void Queue::close() {
+void JobQueue::close() {
   std::vector<std::thread> threads;
   {
     std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Operations of a process group: a Task is one that ends some time, and a Queue runs Jobs in the
+// Operations of a process group: a Task is one that ends some time, and a JobQueue runs them in the
 // order in which they were issued, one at a time. Either the queue's thread runs a job, or a thread
 // that waits for it does: whichever comes first. So a caller that waits at once needs no other
 // thread.
@@ -54,9 +54,10 @@ class Task {
 };
 
 /// A task that a thread runs: `body` blocks until it is done, and throws.
-class Job final : public Task {
+class QueuedJob final : public Task {
  public:
-  Job(milliseconds timeout, std::function<void()> body) : Task(timeout), body_(std::move(body)) {}
+  QueuedJob(milliseconds timeout, std::function<void()> body)
+      : Task(timeout), body_(std::move(body)) {}
   /// Without the end, for which the queue cares.
   std::exception_ptr run();
 
@@ -66,27 +67,27 @@ class Job final : public Task {
 
 /// Its threads keep it until close(). There is one, and another where what a job's end calls waits
 /// for later jobs.
-class Queue : public std::enable_shared_from_this<Queue> {
+class JobQueue : public std::enable_shared_from_this<JobQueue> {
  public:
-  void push(std::shared_ptr<Job> job);
+  void push(std::shared_ptr<QueuedJob> job);
   /// Runs it here if nothing else is queued or runs; otherwise as push().
-  void runOrPush(const std::shared_ptr<Job>& job);
+  void runOrPush(const std::shared_ptr<QueuedJob>& job);
   /// Called by who waits for `job`: runs what is queued here, up to it, unless another thread does.
-  void help(const Job& job);
+  void help(const QueuedJob& job);
   /// Runs what is queued, and ends the thread. Jobs that are pushed later end with an error.
   void close();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
   void runFirst(Lock& lock);
-  void execute(Lock& lock, const std::shared_ptr<Job>& job);
+  void execute(Lock& lock, const std::shared_ptr<QueuedJob>& job);
   void serve();
   void startThread();
   bool isThread() const;
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::shared_ptr<Job>> jobs_;
+  std::deque<std::shared_ptr<QueuedJob>> jobs_;
   std::vector<std::thread> threads_;
   size_t calling_ = 0;    // of these, those that tell of the end of a job, and may wait for others
   bool running_ = false;  // a thread runs a job

@@ -39,13 +39,13 @@ inline std::optional<tutti::DataType> numberType(at::ScalarType type) {
 }
 
 /// A tensor as elements. What is only moved may be of any type: then it is bytes.
-struct Elements {
+struct TensorElements {
   void* data;
   size_t count;
   tutti::DataType type;
 };
 
-inline Elements elementsOf(const at::Tensor& tensor) {
+inline TensorElements elementsOf(const at::Tensor& tensor) {
   const auto type = numberType(tensor.scalar_type());
   const auto count = static_cast<size_t>(tensor.numel());
   if (type) return {tensor.data_ptr(), count, *type};
@@ -53,14 +53,14 @@ inline Elements elementsOf(const at::Tensor& tensor) {
 }
 
 /// A reduction as Tutti's.
-struct Reducing {
+struct TensorReduction {
   tutti::ReduceOp op = tutti::ReduceOp::Sum;
   double scalar = 1.0;
   at::Tensor scalarAt = {};  // kept while the call runs
 };
 
 // Of bool, a sum is "any" and a product "all", as with NCCL.
-inline Reducing reducingOf(const char* call, const c10d::ReduceOp& op, at::ScalarType type) {
+inline TensorReduction reducingOf(const char* call, const c10d::ReduceOp& op, at::ScalarType type) {
   using tutti::ReduceOp;
   const bool isBool = type == at::kBool;
   switch (op.op_) {
@@ -152,11 +152,11 @@ class Row {
       exchange([](const at::Tensor& part, const at::Tensor& original) { part.copy_(original); });
   }
 
-  Elements elements() const {
+  TensorElements elements() const {
     if (copy_.defined()) return elementsOf(copy_);
-    Elements all{nullptr, 0, tutti::DataType::UInt8};
+    TensorElements all{nullptr, 0, tutti::DataType::UInt8};
     for (const auto& each : tensors_) {
-      const Elements part = elementsOf(each);
+      const TensorElements part = elementsOf(each);
       if (part.count > 0 && !all.data) all.data = part.data;
       all.count += part.count;
       all.type = part.type;

@@ -143,12 +143,12 @@ class TaskWork : public c10d::Work {
 /// A send or a receive.
 class MessageWork final : public TaskWork {
  public:
-  MessageWork(const About& about, const std::shared_ptr<Transfer>& transfer, Care care)
+  MessageWork(const About& about, const std::shared_ptr<MessageTransfer>& transfer, Care care)
       : TaskWork(about, transfer, std::move(care)), transfer_(transfer) {}
   int sourceRank() const override { return transfer_->peer; }
 
  private:
-  const std::shared_ptr<Transfer> transfer_;
+  const std::shared_ptr<MessageTransfer> transfer_;
 };
 
 }  // namespace tutti_torch

@@ -157,7 +157,7 @@ def distributed_tensors(device):
     return results, product.full_tensor(), partial.sum().full_tensor()
 
 
-@CASES.checked()
+@CASES.checked(backends=OVER_NCCL)  # PyTorch draws DTensors on GPUs only
 def random_distributed_tensors():
     """A random DTensor has other values on each rank, and is the same tensor everywhere."""
     torch.manual_seed(5)

@@ -81,8 +81,8 @@ def test_the_installation() -> None:
     assert (pathlib.Path(_install.include()) / "tutti" / "communicator.h").is_file()
     major, minor, _ = tutti.__version__.split(".")
     assert _install.library().endswith(f"libtutti.so.{major}.{minor}")
-    cmake = pathlib.Path(__file__).parents[2] / "CMakeLists.txt"
-    assert f"project(tutti VERSION {tutti.__version__} " in cmake.read_text()
+    header = pathlib.Path(_install.include()) / "tutti" / "version.h"
+    assert f'TUTTI_VERSION "{tutti.__version__}"' in header.read_text()
 
 
 def example(name: str, *arguments: str, ranks: int) -> list[str]:

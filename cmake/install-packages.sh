@@ -65,9 +65,7 @@ fail() {
 }
 export DEBIAN_FRONTEND=noninteractive
 $become apt-get update || echo "(the lists of packages could not be renewed; trying with the old ones)" >&2
-# dpkg's waits for the disk take longer than all else it does.
-$become env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io $missing || fail
+$become env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing || fail
 for package in $missing; do
   installed "$package" || fail
 done

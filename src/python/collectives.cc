@@ -27,17 +27,19 @@ struct Reducing {
   double scalar;
 };
 
-nb::object allReduce(const Common& c, nb::handle from, nb::handle to, const Reducing& reducing) {
+/// Every rank gives as much as it gets: AllReduce and Scan.
+template <class Args>
+nb::object reduceForAll(const Common& c, nb::handle from, nb::handle to, const Reducing& reducing) {
   ArrayBuffer send = sendBuffer(from, c.dtype), recv = recvBuffer(to, c.dtype);
   requireSameType(send, recv);
   requireCount("recv", recv, send.count(), "as many as send has");
-  const AllReduceArgs args{.send = send.data(),
-                           .recv = recv.data(),
-                           .count = send.count(),
-                           .type = send.type(),
-                           .op = opOf(reducing.op, send),
-                           .scalar = reducing.scalar,
-                           .options = optionsOfCall(c.algorithm)};
+  const Args args{.send = send.data(),
+                  .recv = recv.data(),
+                  .count = send.count(),
+                  .type = send.type(),
+                  .op = opOf(reducing.op, send),
+                  .scalar = reducing.scalar,
+                  .options = optionsOfCall(c.algorithm)};
   return c.self.issue(args, {std::move(send), std::move(recv)}, c.how);
 }
 
@@ -149,20 +151,6 @@ nb::object allToAll(const Common& c, nb::handle from, nb::handle to) {
   return c.self.issue(args, {std::move(send), std::move(recv)}, c.how);
 }
 
-nb::object scan(const Common& c, nb::handle from, nb::handle to, const Reducing& reducing) {
-  ArrayBuffer send = sendBuffer(from, c.dtype), recv = recvBuffer(to, c.dtype);
-  requireSameType(send, recv);
-  requireCount("recv", recv, send.count(), "as many as send has");
-  const ScanArgs args{.send = send.data(),
-                      .recv = recv.data(),
-                      .count = send.count(),
-                      .type = send.type(),
-                      .op = opOf(reducing.op, send),
-                      .scalar = reducing.scalar,
-                      .options = optionsOfCall(c.algorithm)};
-  return c.self.issue(args, {std::move(send), std::move(recv)}, c.how);
-}
-
 using Self = const CommunicatorOfPython&;
 using Text = const std::string&;
 
@@ -187,7 +175,8 @@ void registerCollectives(CommunicatorClass& c) {
   using C = const Common&;
   using R = const Reducing&;
   using H = nb::handle;
-  def("all_reduce", [](C k, H s, H r, R red, int) { return allReduce(k, s, r, red); });
+  def("all_reduce",
+      [](C k, H s, H r, R red, int) { return reduceForAll<AllReduceArgs>(k, s, r, red); });
   def("reduce", [](C k, H s, H r, R red, int root) { return reduce(k, s, r, red, root); });
   def("broadcast", [](C k, H s, H, R, int root) { return broadcast(k, s, root); });
   def("all_gather", [](C k, H s, H r, R, int) { return allGather(k, s, r); });
@@ -195,7 +184,7 @@ void registerCollectives(CommunicatorClass& c) {
   def("gather", [](C k, H s, H r, R, int root) { return gather(k, s, r, root); });
   def("scatter", [](C k, H s, H r, R, int root) { return scatter(k, s, r, root); });
   def("all_to_all", [](C k, H s, H r, R, int) { return allToAll(k, s, r); });
-  def("scan", [](C k, H s, H r, R red, int) { return scan(k, s, r, red); });
+  def("scan", [](C k, H s, H r, R red, int) { return reduceForAll<ScanArgs>(k, s, r, red); });
   def("barrier", [](C k, H, H, R, int) { return k.self.issue(BarrierArgs{}, {}, k.how); });
 }
 

@@ -6,6 +6,7 @@
 #include "src/base/check.h"
 #include "src/base/clock.h"
 #include "src/base/env.h"
+#include "src/base/known_variables.h"
 #include "src/communicator/endpoints.h"
 
 namespace tutti::communicator {
@@ -23,6 +24,7 @@ int64_t setupTimeoutOf(const CommunicatorOptions& options) {
 }
 
 Settings Settings::from(const CommunicatorOptions& options) {
+  base::warnOfUnknownVariables();
   const base::Env& env = base::env();
   TUTTI_REQUIRE(options.timeout.count() >= 0 && options.setupTimeout.count() >= 0 &&
                     options.straggler.count() >= 0,

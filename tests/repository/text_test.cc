@@ -1,13 +1,16 @@
 // What no file of the repository may contain: paths of somebody's machine, and words that mark
-// unfinished work; that one page names every environment variable; and that a source file includes
-// its own header before all else. The words are put together here so that this file passes its own
-// test.
+// unfinished work; that one page and one list name every environment variable; and that a source file
+// includes its own header before all else. The words are put together here so that this file passes
+// its own test.
 
 #include <gtest/gtest.h>
 
 #include <regex>
 #include <set>
+#include <span>
+#include <string_view>
 
+#include "src/base/known_variables.h"
 #include "tests/repository/source_tree.h"
 #include "tests/support/test_main.h"
 
@@ -63,30 +66,69 @@ TEST(Text, OfASourceFileIncludesItsOwnHeaderFirst) {
   EXPECT_GE(pairs, 200);
 }
 
-/// The environment variables of ours that a file names in quotes, as getenv() and its like do, or
-/// between backticks, as the page does.
-std::set<std::string> variables(const SourceFile& file, const std::string& quote) {
+using Names = std::set<std::string>;
+
+/// The environment variables of ours in a line, with what must stand before and behind them.
+void addVariables(const std::string& line, const std::string& before, const std::string& behind,
+                  Names& found) {
   static const std::regex name("TUTTI_[A-Z0-9_]+");
-  std::set<std::string> found;
-  for (const std::string& line : file.lines)
-    for (std::sregex_iterator at(line.begin(), line.end(), name), end; at != end; ++at)
-      if (at->prefix().str().ends_with(quote) && at->suffix().str().starts_with(quote))
-        found.insert(at->str());
+  for (std::sregex_iterator at(line.begin(), line.end(), name), end; at != end; ++at)
+    if (at->prefix().str().ends_with(before) && at->suffix().str().starts_with(behind))
+      found.insert(at->str());
+}
+
+/// Those that a file names in quotes, as getenv() and its like do, or between backticks, as the
+/// page does.
+Names variables(const SourceFile& file, const std::string& quote) {
+  Names found;
+  for (const std::string& line : file.lines) addVariables(line, quote, quote, found);
   return found;
 }
 
+constexpr const char* kList = "src/base/known_variables.cc";
+
+bool isOfLibrary(const SourceFile& file) {
+  for (const char* folder : {"src/", "transports/", "collectives/", "parallel/", "include/"})
+    if (file.path.starts_with(folder) && file.path != kList)
+      return isCode(file.path) || file.path.ends_with(".py");
+  return false;
+}
+
+/// What the build, the tests, the benchmarks and the emulation take from the environment.
+Names developersVariables(const SourceFile& file) {
+  Names found;
+  const bool isBuild = file.path.ends_with("CMakeLists.txt") || file.path.ends_with(".cmake");
+  for (const std::string& line : file.lines) {
+    if (isBuild && line.starts_with("option(")) addVariables(line, "option(", " ", found);
+    if (isBuild && line.find(" CACHE ") != std::string::npos)
+      addVariables(line, "set(", " ", found);
+    if (file.path.starts_with("tests/") || file.path.starts_with("bench/"))
+      addVariables(line, "getenv(\"", "\"", found);
+  }
+  if (file.path == "tests/emulation/environment.cc") found.merge(variables(file, "\""));
+  return found;
+}
+
+Names namesOf(std::span<const std::string_view> list) { return {list.begin(), list.end()}; }
+
 TEST(Text, NamesEveryVariableOnOnePage) {
-  std::set<std::string> page, code;
+  Names page, code;
   for (const SourceFile& file : readTree(sourceRoot)) {
     if (file.path == "docs/reference/environment.md") page = variables(file, "`");
-    const bool library = file.path.starts_with("src/") || file.path.starts_with("transports/") ||
-                         file.path.starts_with("collectives/") ||
-                         file.path.starts_with("parallel/") || file.path.starts_with("include/");
-    if (library && (isCode(file.path) || file.path.ends_with(".py")))
-      code.merge(variables(file, "\""));
+    if (isOfLibrary(file)) code.merge(variables(file, "\""));
   }
   EXPECT_GE(code.size(), 10u);
   EXPECT_EQ(page, code) << "docs/reference/environment.md, and the names in the sources";
+  EXPECT_EQ(page, namesOf(base::knownVariables()))
+      << "docs/reference/environment.md, and " << kList;
+}
+
+TEST(Text, KnowsTheVariablesOfDevelopers) {
+  Names read;
+  for (const SourceFile& file : readTree(sourceRoot)) read.merge(developersVariables(file));
+  for (const std::string_view known : base::knownVariables()) read.erase(std::string(known));
+  EXPECT_GE(read.size(), 10u);
+  EXPECT_EQ(read, namesOf(base::developersVariables())) << "what is read, and " << kList;
 }
 
 TEST(Text, IsRefusedWhenItShouldBe) {

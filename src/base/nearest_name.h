@@ -1,0 +1,19 @@
+#pragma once
+
+// "did you mean ...?": which of some names is probably meant by a word that is none of them.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tutti::base {
+
+/// The name that is nearest to the word, by letters that are left out, added, replaced or swapped
+/// with their neighbor; capitals count as small ones. Nothing where a third of the letters and more
+/// would have to change. Of several the first.
+std::optional<std::string> nearestName(std::string_view word,
+                                       std::span<const std::string_view> names);
+std::optional<std::string> nearestName(std::string_view word, std::span<const std::string> names);
+
+}  // namespace tutti::base

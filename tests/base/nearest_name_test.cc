@@ -1,0 +1,43 @@
+// Which name is meant by a word with a slip in it.
+
+#include "src/base/nearest_name.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace tutti::base {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames{"ring", "double_tree", "direct", "adamw"};
+
+std::string near(std::string_view word) {
+  return nearestName(word, std::span<const std::string_view>(kNames)).value_or("none");
+}
+
+TEST(NearestName, IsTheOneWithASlip) {
+  EXPECT_EQ(near("rin"), "ring");                // left out
+  EXPECT_EQ(near("rring"), "ring");              // added
+  EXPECT_EQ(near("rong"), "ring");               // replaced
+  EXPECT_EQ(near("rign"), "ring");               // swapped: two replaced would be too many
+  EXPECT_EQ(near("ADAMW"), "adamw");             // capitals
+  EXPECT_EQ(near("doubel_tre"), "double_tree");  // two slips in a long name
+  EXPECT_EQ(near("ring"), "ring");
+}
+
+TEST(NearestName, IsNoneWhereTooMuchWouldChange) {
+  for (const char* word : {"", "r", "rung4", "tree", "sgd", "something else"})
+    EXPECT_EQ(near(word), "none") << word;
+  EXPECT_EQ(near(std::string(100'000, 'r')), "none");
+  EXPECT_EQ(nearestName("ring", std::span<const std::string>()), std::nullopt);
+}
+
+TEST(NearestName, IsTheNearestAndOfSeveralTheFirst) {
+  const std::vector<std::string> names{"block_a", "block_b", "blocks_b"};
+  EXPECT_EQ(nearestName("block_c", std::span<const std::string>(names)), "block_a");
+  EXPECT_EQ(nearestName("blocks_c", std::span<const std::string>(names)), "blocks_b");
+}
+
+}  // namespace
+}  // namespace tutti::base

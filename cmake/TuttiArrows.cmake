@@ -70,7 +70,7 @@ parallel/store parallel/nn parallel/data parallel/engine"
     "parallel/planner     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim \
 parallel/store parallel/nn parallel/data parallel/engine parallel/dry"
-    "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
+    "parallel/samples     : include/tutti src/base parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/cuda parallel/kernels/dry parallel/kernels/host \
 parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \
 parallel/data parallel/engine parallel/dry parallel/planner parallel/tokenizer parallel/huggingface")

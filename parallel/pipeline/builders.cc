@@ -141,10 +141,15 @@ std::optional<ScheduleKind> parseScheduleKind(const std::string& name) {
   return {};
 }
 
+std::vector<std::string> scheduleWords() {
+  std::vector<std::string> words;
+  for (const KindFacts& facts : kKinds) words.emplace_back(facts.name);
+  return words;
+}
+
 std::string scheduleNames() {
   std::string names;
-  for (const KindFacts& facts : kKinds)
-    names += (names.empty() ? "" : ", ") + std::string(facts.name);
+  for (const std::string& word : scheduleWords()) names += (names.empty() ? "" : ", ") + word;
   return names;
 }
 

@@ -34,7 +34,8 @@ enum class ScheduleKind : uint8_t {
 /// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"; nothing for another word.
 std::optional<ScheduleKind> parseScheduleKind(const std::string& name);
 const char* toString(ScheduleKind kind);
-std::string scheduleNames();  ///< all of them: "naive, gpipe, ..."
+std::vector<std::string> scheduleWords();  ///< all of them
+std::string scheduleNames();               ///< as text: "naive, gpipe, ..."
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::OneFOneB;

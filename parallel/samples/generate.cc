@@ -68,7 +68,7 @@ void declare(CLI::App& app, GenerateCommandOptions& o) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--device", o.device, kDeviceHelp)
-      ->check(CLI::IsMember({"host", "cuda", "emulated"}))
+      ->check(oneOf({"host", "cuda", "emulated"}))
       ->capture_default_str();
   app.add_option("--export", o.exportTo,
                  "makes a Hugging Face folder of the model, which is not there yet");

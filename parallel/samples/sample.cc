@@ -26,7 +26,7 @@ std::optional<int> parse(int argc, char** argv, const Sample& sample, SampleOpti
   addRanksFlag(app, options.ranks);
   app.add_option("--device", options.device,
                  std::string(kDeviceHelp) + "; dry only says what rank 0 would hold and send")
-      ->check(CLI::IsMember({"host", "cuda", "emulated", "dry"}))
+      ->check(oneOf({"host", "cuda", "emulated", "dry"}))
       ->capture_default_str();
   sample.flags(app, options);
   try {

@@ -33,7 +33,7 @@ void addFlags(CLI::App& app, SampleOptions& options, MlpOptions& o) {
   add("--width", o.width, "of input and output; inside it is four times that");
   app.add_flag("--sp", o.sequenceParallel, "what lies outside the MLP is cut by rows");
   app.add_option("--type", o.type, "float64 or float32")
-      ->check(CLI::IsMember({"float64", "float32"}))
+      ->check(oneOf({"float64", "float32"}))
       ->capture_default_str();
 }
 

@@ -40,7 +40,7 @@ void addFlags(CLI::App& app, SampleOptions& options, FsdpTpOptions& o) {
       ->transform(byteSize())
       ->default_str("16M");
   app.add_option("--dataset", o.dataset, "text, or random tokens")
-      ->check(CLI::IsMember({"text", "random"}))
+      ->check(oneOf({"text", "random"}))
       ->capture_default_str();
   app.add_flag("--compare", o.compare,
                "times --tp 1, 2, 4, ... in turn, each step of one after that of another; no limit");

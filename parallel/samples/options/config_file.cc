@@ -20,6 +20,7 @@
 #define TOML_UNREACHABLE __builtin_unreachable()
 #include <toml++/toml.h>
 
+#include "parallel/samples/options/flags.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
@@ -38,7 +39,8 @@ class TomlFile final : public CLI::Config {
       CLI::ConfigItem item;
       item.name = std::string(key.str());
       CLI::Option* const option = app_.get_option_no_throw("--" + item.name);
-      require(option != nullptr, at(key.source()), item.name, " is no flag of ", app_.get_name());
+      require(option != nullptr, at(key.source()), item.name, " is no flag of ", app_.get_name(),
+              option == nullptr ? nearestFlag(app_, "--" + item.name) : "");
       require(option->get_configurable(), at(key.source()), item.name,
               " is for the command line alone");
       item.inputs = textsOf(item.name, value);

@@ -3,15 +3,29 @@
 #include <tutti/version.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <span>
 
 #include "parallel/samples/reports/progress.h"
+#include "src/base/nearest_name.h"
+#include "src/base/printable.h"
 
 namespace tutti::parallel {
 
 namespace {
 constexpr int kMost = 1'000'000'000;
+
+/// What is wrong with a command line. CLI11 itself names words that it has no place for, and no
+/// more.
+std::string objectionOf(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> left = app.remaining();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || left.empty()) return error.what();
+  const std::string flag = left[0].substr(0, left[0].find('='));
+  if (!flag.starts_with("-")) return "there is no place for the word " + flag;
+  return "there is no flag " + flag + nearestFlag(app, flag);
+}
 }  // namespace
 
 CLI::Validator positiveSize() { return CLI::Range(1, kMost, "POSITIVE"); }
@@ -44,6 +58,31 @@ CLI::Validator finiteNumber(bool orZero) {
   return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
 }
 
+std::string noneOf(const std::string& word, const std::vector<std::string>& words) {
+  std::string all;
+  for (const std::string& each : words) all += (all.empty() ? "" : ", ") + each;
+  const auto nearest = base::nearestName(word, std::span<const std::string>(words));
+  return word + " is none of " + all + (nearest ? "; did you mean " + *nearest + "?" : "");
+}
+
+CLI::Validator oneOf(const std::vector<std::string>& words) {
+  const auto objection = [words](const std::string& word) {
+    return std::ranges::count(words, word) > 0 ? std::string() : noneOf(word, words);
+  };
+  std::string all;
+  for (const std::string& each : words) all += (all.empty() ? "" : ",") + each;
+  return CLI::Validator(objection, "{" + all + "}");
+}
+
+std::string nearestFlag(const CLI::App& app, const std::string& flag) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+  const auto nearest = base::nearestName(word, std::span<const std::string>(names));
+  return nearest ? "; did you mean --" + *nearest + "?" : "";
+}
+
 void addExpertFlags(CLI::App& app, ExpertOptions& o) {
   const CLI::Validator positive = positiveSize();
   CLI::Option* const experts =
@@ -72,7 +111,13 @@ void fillExperts(ExpertOptions& o) {
 }
 
 int exitCodeOf(const CLI::App& app, const CLI::ParseError& error) {
-  if (app.exit(error) != 0) return 2;
+  if (error.get_exit_code() != 0) {
+    const std::string name = app.get_name();
+    std::fprintf(stderr, "%s: %s\n(%s --help shows the flags)\n", name.c_str(),
+                 base::printableLines(objectionOf(app, error)).c_str(), name.c_str());
+    return 2;
+  }
+  app.exit(error);  // what was asked for, on standard output
   try {
     flushOutput();
     return 0;
@@ -113,7 +158,7 @@ void addReshardFlags(CLI::App& app, ReshardFlags& flags) {
   app.add_option("--reshard", flags.when,
                  "when gathered weights are given back: after-forward (the default: after each "
                  "forward and each backward), after-backward or never")
-      ->check(CLI::IsMember({"after-forward", "after-backward", "never"}));
+      ->check(oneOf({"after-forward", "after-backward", "never"}));
   app.add_option("--backwards", flags.backwards,
                  "with --reshard after-backward: after so many of them; default 1")
       ->check(CLI::Range(1, kMost, "POSITIVE"));

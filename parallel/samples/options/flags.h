@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "parallel/nn/gpt.h"
 #include "parallel/store/shard_policy.h"
@@ -24,9 +25,16 @@ CLI::Validator notNegativeSize();
 CLI::Validator byteSize();
 /// Above 0, or from 0 on.
 CLI::Validator finiteNumber(bool orZero);
+/// One of these words. Another one is refused as noneOf() says.
+CLI::Validator oneOf(const std::vector<std::string>& words);
 
-/// Prints what is wrong, or --help. Returns the exit code: 0 behind --help, 1 when that could not
-/// be written, 2 for a wrong command line.
+/// "adm is none of adamw, sgd; did you mean adamw?": the question where one is near.
+std::string noneOf(const std::string& word, const std::vector<std::string>& words);
+/// "; did you mean --optimizer?" of what is no flag, or nothing where none is near.
+std::string nearestFlag(const CLI::App& app, const std::string& flag);
+
+/// Prints what is wrong, behind the program's name, or --help. Returns the exit code: 0 behind
+/// --help, 1 when that could not be written, 2 for a wrong command line.
 int exitCodeOf(const CLI::App& app, const CLI::ParseError& error);
 
 /// --version: the program's name and Tutti's version.

@@ -32,7 +32,7 @@ void addFlags(CLI::App& app, AttentionLayer& o, std::string& attention) {
   add("--heads", o.heads, "of queries");
   add("--kv-heads", o.kvHeads, "of keys and values");
   app.add_option("--attention", attention, "ring, heads, or both of them in turn")
-      ->check(CLI::IsMember({"ring", "heads", "both"}))
+      ->check(oneOf({"ring", "heads", "both"}))
       ->capture_default_str();
 }
 

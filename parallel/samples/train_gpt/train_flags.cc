@@ -4,12 +4,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 
 #include <CLI/CLI.hpp>
 
 #include <tutti/launch.h>
+#include "parallel/pipeline/builders.h"
 #include "parallel/samples/device.h"
+#include "parallel/samples/options/choice_flag.h"
 #include "parallel/samples/options/config_file.h"
 #include "parallel/samples/options/flags.h"
 #include "parallel/samples/options/list_flag.h"
@@ -71,7 +72,7 @@ void declare(CLI::App& app, TrainOptions& o) {
   addListFlag(app, "--offload", o.offload,
               "what lies in other memory: none, or of optimizer, gradients (from --zero 2 on) "
               "and parameters (--zero 3) those that are named, with commas",
-              CLI::IsMember({"none", "optimizer", "gradients", "parameters"}));
+              oneOf({"none", "optimizer", "gradients", "parameters"}));
   app.add_option("--offload-folder", o.offloadFolder,
                  "in files there; default: in this host's memory, which on a host is the same, "
                  "and of which a GPU has parts at a time");
@@ -83,11 +84,10 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_flag("--sp", o.model.sequenceParallel,
                "sequence parallelism: these ranks share out what lies between the layers' maps "
                "too");
-  static const std::map<std::string, Recompute> recomputes{
-      {"none", Recompute::None}, {"attention", Recompute::Attention}, {"block", Recompute::Block}};
-  app.add_option("--recompute", o.model.recompute,
-                 "not kept for backward, but computed again: none, attention, or all of each block")
-      ->transform(CLI::CheckedTransformer(recomputes).description("none|attention|block"));
+  addChoiceFlag<Recompute>(
+      app, "--recompute", o.model.recompute,
+      {{"none", Recompute::None}, {"attention", Recompute::Attention}, {"block", Recompute::Block}},
+      "not kept for backward, but computed again: none, attention, or all of each block");
   app.add_option(
          "--pp", o.pp,
          "ranks that share out the layers (pipeline parallelism); micro-batches go from one "
@@ -97,12 +97,11 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--cp", o.cp, "ranks that share out each sequence (context parallelism)")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  static const std::map<std::string, ContextAttention> attentions{
-      {"ring", ContextAttention::Ring}, {"heads", ContextAttention::Heads}};
-  app.add_option("--cp-attention", o.model.contextAttention,
-                 "how attention gets at what other ranks have of a sequence: ring, keys and values "
-                 "go round; or heads, positions are exchanged for heads, which these ranks divide")
-      ->transform(CLI::CheckedTransformer(attentions).description("ring|heads"));
+  addChoiceFlag<ContextAttention>(
+      app, "--cp-attention", o.model.contextAttention,
+      {{"ring", ContextAttention::Ring}, {"heads", ContextAttention::Heads}},
+      "how attention gets at what other ranks have of a sequence: ring, keys and values go round; "
+      "or heads, positions are exchanged for heads, which these ranks divide");
   app.add_option("--ep", o.ep,
                  "ranks that share out the experts (expert parallelism), each for another part of "
                  "the batch")
@@ -110,6 +109,7 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->capture_default_str();
   app.add_option("--schedule", o.schedule,
                  "of these ranks: " + scheduleNames() + "; tutti schedule draws it")
+      ->check(oneOf(scheduleWords()))
       ->capture_default_str();
   app.add_option("--chunks", o.chunks,
                  "stages of each of them: 2 or more of interleaved, 2 of zb-v, 1 of all others")
@@ -139,7 +139,7 @@ void declare(CLI::App& app, TrainOptions& o) {
                  "at the end, a Hugging Face folder of the model, which is not there yet")
       ->excludes(app.get_option("--experts"));
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
-      ->check(CLI::IsMember({"adamw", "sgd"}))
+      ->check(oneOf({"adamw", "sgd"}))
       ->capture_default_str();
   app.add_option("--lr", o.learningRate, "peak learning rate; default 0.003 (adamw), 0.3 (sgd)")
       ->check(finiteNumber(false));
@@ -154,14 +154,13 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(CLI::Validator(notUnsigned, ""))
       ->capture_default_str();
   app.add_option("--device", o.device, kDeviceHelp)
-      ->check(CLI::IsMember({"host", "cuda", "emulated"}))
+      ->check(oneOf({"host", "cuda", "emulated"}))
       ->capture_default_str();
-  static const std::map<std::string, DType> types{
-      {"float32", DType::Float32}, {"bfloat16", DType::BFloat16}, {"float16", DType::Float16}};
-  CLI::Option* type = app.add_option("--type", o.type,
-                                     "element type of weights and activations in forward and "
-                                     "backward; the weights that are updated stay float32");
-  type->transform(CLI::CheckedTransformer(types).description("float32|bfloat16|float16"));
+  CLI::Option* type = addChoiceFlag<DType>(
+      app, "--type", o.type,
+      {{"float32", DType::Float32}, {"bfloat16", DType::BFloat16}, {"float16", DType::Float16}},
+      "element type of weights and activations in forward and backward; the weights that are "
+      "updated stay float32");
   app.add_option("--loss-scale", o.lossScaling.initial,
                  "with --type float16, what the loss's gradient is multiplied by at first: a power "
                  "of two")
@@ -247,7 +246,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     if (options.initFrom.empty()) checkLayout(options, startedRanks());
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    return exitCodeOf(app, e);
   } catch (const Error& e) {
     std::fprintf(stderr, "train_gpt: %s\n", e.what());
     return 2;

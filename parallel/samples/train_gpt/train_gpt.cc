@@ -190,10 +190,7 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, room.data(), _IOFBF, room.size());
   try {
     TrainOptions options;
-    if (const auto exitCode = parse(argc, argv, options)) {
-      flushOutput();  // of --help
-      return *exitCode;
-    }
+    if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
     fillModel(options);
     const RankPlan plan = planRanks(askedRanks(options));
     checkLayout(options, plan.ranks);

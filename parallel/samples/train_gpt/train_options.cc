@@ -192,7 +192,7 @@ std::optional<Documents> documentsOf(const TrainOptions& options, const TokenVie
 
 PipelineOptions pipelineOf(const TrainOptions& o) {
   const auto kind = parseScheduleKind(o.schedule);
-  require(kind.has_value(), "--schedule ", o.schedule, " is none of ", scheduleNames());
+  require(kind.has_value(), "--schedule ", noneOf(o.schedule, scheduleWords()));
   return {.schedule = *kind, .chunks = o.chunks, .layers = o.stages};
 }
 

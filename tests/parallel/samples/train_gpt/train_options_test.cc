@@ -81,27 +81,55 @@ TEST(TrainOptions, SayWhatLiesElsewhere) {
               "--offload-folder f: it is for what --offload names");
 }
 
+/// The first line of a refusal.
+std::string said(std::vector<std::string> words) {
+  words.insert(words.begin(), {"train_gpt", "--text", "x"});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  TrainOptions options;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(parse(static_cast<int>(arguments.size()), arguments.data(), options), 2);
+  const std::string printed = testing::internal::GetCapturedStderr();
+  return printed.substr(0, printed.find('\n'));
+}
+
 TEST(TrainOptions, OfListsHaveNoEmptyWords) {
   EXPECT_EQ(parsed("--pp 3 --stages 2,1,1").stages, (std::vector<int>{2, 1, 1}));
   EXPECT_EQ(parsed("--pp 3 --stages 2 --stages 1,1").stages, (std::vector<int>{2, 1, 1}));
-  const auto said = [](std::vector<std::string> words) {
-    words.insert(words.begin(), {"train_gpt", "--text", "x"});
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    TrainOptions options;
-    testing::internal::CaptureStderr();
-    EXPECT_EQ(parse(static_cast<int>(arguments.size()), arguments.data(), options), 2);
-    const std::string printed = testing::internal::GetCapturedStderr();
-    return printed.substr(0, printed.find('\n'));
-  };
   for (const std::string list : {"1,,2", ",1", "1,", ","})
     EXPECT_EQ(said({"--stages=" + list}),
-              "--stages: \"" + list + "\": between its commas is nothing");
+              "train_gpt: --stages: \"" + list + "\": between its commas is nothing");
   EXPECT_EQ(said({"--zero", "2", "--offload", "optimizer,,gradients"}),
-            "--offload: \"optimizer,,gradients\": between its commas is nothing");
-  EXPECT_EQ(said({"--stages", "1,x"}), "The value x is not an allowed value for --stages");
-  EXPECT_NE(said({"--offload", "optimizer,weights"}).find("--offload: weights not in {"),
-            std::string::npos);
+            "train_gpt: --offload: \"optimizer,,gradients\": between its commas is nothing");
+  EXPECT_EQ(said({"--stages", "1,x"}),
+            "train_gpt: The value x is not an allowed value for --stages");
+}
+
+TEST(TrainOptions, OfWordsAreRefusedWithWhatThereIs) {
+  EXPECT_EQ(said({"--offload", "optimizer,weights"}),
+            "train_gpt: --offload: weights is none of none, optimizer, gradients, parameters");
+  EXPECT_EQ(said({"--optimizer", "adam"}),
+            "train_gpt: --optimizer: adam is none of adamw, sgd; did you mean adamw?");
+  EXPECT_EQ(said({"--schedule", "interleave"}),
+            "train_gpt: --schedule: interleave is none of naive, gpipe, 1f1b, interleaved, zb-h1, "
+            "zb-v; did you mean interleaved?");
+  EXPECT_EQ(said({"--type", "flaot16"}),
+            "train_gpt: --type: flaot16 is none of float32, bfloat16, float16; did you mean "
+            "float16?");
+  EXPECT_EQ(said({"--recompute", "all"}),
+            "train_gpt: --recompute: all is none of none, attention, block");
+  EXPECT_EQ(said({"--optimzer", "sgd"}),
+            "train_gpt: there is no flag --optimzer; did you mean --optimizer?");
+  EXPECT_EQ(said({"--optimzer=sgd"}),
+            "train_gpt: there is no flag --optimzer; did you mean --optimizer?");
+  EXPECT_EQ(said({"--nothing-like-it"}), "train_gpt: there is no flag --nothing-like-it");
+  EXPECT_EQ(said({"word"}), "train_gpt: there is no place for the word word");
+}
+
+TEST(TrainOptions, OfWordsAreWhatTheyStandFor) {
+  EXPECT_EQ(parsed("--type bfloat16").type, DType::BFloat16);
+  EXPECT_EQ(parsed("--recompute block").model.recompute, Recompute::Block);
+  EXPECT_EQ(parsed("--cp-attention heads").model.contextAttention, ContextAttention::Heads);
 }
 
 template <class Call>
@@ -131,7 +159,8 @@ TEST(TrainOptions, SayHowLayersAreSharedOut) {
   TrainOptions wrong = parsed("--pp 2");
   wrong.schedule = "1f2b";
   EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }),
-            "--schedule 1f2b is none of naive, gpipe, 1f1b, interleaved, zb-h1, zb-v");
+            "--schedule 1f2b is none of naive, gpipe, 1f1b, interleaved, zb-h1, zb-v; did you mean "
+            "1f1b?");
   EXPECT_EQ(refused("--pp 4"), "taken");
   wrong = parsed("--pp 4");
   wrong.pp = 5;
@@ -217,6 +246,8 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
     return read.printed.substr(0, read.printed.find('\n'));
   };
   EXPECT_EQ(said("tq = 2"), "train_gpt: FILE, line 2: tq is no flag of train_gpt");
+  EXPECT_EQ(said("optimzer = 'sgd'"),
+            "train_gpt: FILE, line 2: optimzer is no flag of train_gpt; did you mean --optimizer?");
   EXPECT_EQ(said("[model]\nlayers = 2"), "train_gpt: FILE, line 2: model is no flag of train_gpt");
   EXPECT_EQ(said("\ntp = [[2]]"),
             "train_gpt: FILE, line 3: tp is neither text, a number, true or false, nor an array of "
@@ -238,7 +269,8 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
   EXPECT_EQ(said("deterministic = 'true'"),
             "train_gpt: FILE, line 2: deterministic is neither true nor false");
   EXPECT_EQ(said("layers = [1, 2]").substr(0, 34), "train_gpt: FILE, line 2: --layers:");
-  EXPECT_EQ(said("type = \"float8\"").substr(0, 32), "train_gpt: FILE, line 2: --type:");
+  EXPECT_EQ(said("type = \"int\""),
+            "train_gpt: FILE, line 2: --type: int is none of float32, bfloat16, float16");
   EXPECT_EQ(said("prompt = \"a\\u0000b\""), "train_gpt: FILE, line 2: prompt has a zero byte");
   for (const std::string key : {"help", "config"})
     EXPECT_EQ(said(key + " = true"),

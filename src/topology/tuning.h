@@ -23,6 +23,8 @@ struct Preference {
   uint64_t blockBytes = 0;  ///< of the largest block that it is about: a power of two, from 8 on
   std::string algorithm;    ///< or "mapped" or "staged": whether to ask for mapped buffers
   bool operator==(const Preference&) const = default;
+  /// Whether there can be such a call, by whatever names.
+  bool isPossible() const;
 };
 
 /// Throws InvalidArgument naming `where` it stands where its names are none.
@@ -55,11 +57,11 @@ struct Tuning {
   /// have.
   static Tuning deserialize(const base::Bytes& bytes);
 
-  /// What a tuning file says: a line "name = value" for each constant, and a line "prefer =
-  /// COLLECTIVE RANKS HOSTS BYTES ALGORITHM" for each preference.
+  /// What a tuning file says, in TOML: the constants by their names, and an array of tables
+  /// `prefer`, each with collective, ranks, hosts, bytes and algorithm.
   std::string text() const;
-  /// Constants that are not there keep their defaults; "#" begins a comment. Throws InvalidArgument
-  /// naming `where` and the line of what is no such text, or what `check` throws.
+  /// Constants that are not there keep their defaults. Throws InvalidArgument naming `where` and
+  /// the line of what is no such text, or what `check` throws.
   static Tuning parse(const std::string& text, const std::string& where,
                       const PreferenceCheck& check = {});
   /// The file's. Throws InvalidArgument when it cannot be read.
@@ -72,6 +74,7 @@ struct Constant {
   const char* name;
   double Tuning::*value;
   double least, most;
+  bool allows(double number) const;
 };
 std::span<const Constant> constants();
 

@@ -257,12 +257,15 @@ TEST(Chooser, AcceptsPreferencesForAllPlansThatThereAre) {
 
 TEST(Chooser, NamesTheLineOfAFileThatPrefersWhatDoesNotExist) {
   const std::string path = testing::TempDir() + "tutti-preferences-test.txt";
-  std::ofstream(path) << "# measured\nprefer = all_reduce 4 1 4096 ring\n"
-                         "prefer = alltoall 4 1 4096 ring\n";
+  std::ofstream(path) << R"(# measured
+prefer = [
+  { collective = "all_reduce", ranks = 4, hosts = 1, bytes = 4096, algorithm = "ring" },
+  { collective = "alltoall", ranks = 4, hosts = 1, bytes = 4096, algorithm = "ring" },
+])";
   const auto outcome = tests::outcomeOf([&] { readTuning(path); });
   EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
   EXPECT_EQ(outcome.text, path +
-                              ", line 3: alltoall has no algorithm \"ring\": one_shot, "
+                              ", line 4: alltoall has no algorithm \"ring\": one_shot, "
                               "pairwise, mapped, staged");
   std::remove(path.c_str());
 }

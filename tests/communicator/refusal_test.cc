@@ -58,7 +58,12 @@ void expectRefusal(const Case& its, CommunicatorOptions others = {}) {
 TEST(Refusal, OfAVariableIsToldToAllRanks) {
   const TemporaryFiles files;
   const std::string file = testing::TempDir() + "refusal_test_tuning.txt";
-  std::ofstream(file) << "prefer = alltoall 2 1 4096 ring\n";
+  std::ofstream(file) << R"([[prefer]]
+collective = "alltoall"
+ranks = 2
+hosts = 1
+bytes = 4096
+algorithm = "ring")";
   expectRefusal({0, ErrorCode::InvalidArgument, file, {"TUTTI_TUNING", file}});
   expectRefusal({0, ErrorCode::InvalidArgument, file + "_none", {"TUTTI_TUNING", file + "_none"}});
   expectRefusal({1, ErrorCode::InvalidArgument, "transport \"udp\"", {"TUTTI_TRANSPORT", "udp"}});

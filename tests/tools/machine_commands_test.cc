@@ -123,7 +123,12 @@ TEST(DoctorCommand, SeesAnInterfaceThatIsNone) {
 TEST(DoctorCommand, SeesSettingsThatCannotBe) {
   TemporaryFolder folder;
   const std::string file = folder.path().string() + "/tuning.txt";
-  std::ofstream(file) << "prefer = alltoall 2 1 4096 ring\n";
+  std::ofstream(file) << R"([[prefer]]
+collective = "alltoall"
+ranks = 2
+hosts = 1
+bytes = 4096
+algorithm = "ring")";
   const struct {
     std::string set, said;
   } cases[] = {

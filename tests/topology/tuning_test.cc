@@ -105,31 +105,88 @@ TEST(TuningText, ComesBackAsItWas) {
   EXPECT_EQ(Tuning::parse("# measured\n\n  stepMicroseconds =3.5  # each\r\n", "there"), some);
 }
 
+TEST(TuningText, IsAsPeopleWriteIt) {
+  Tuning tuning;
+  tuning.stepMicroseconds = 2;
+  tuning.networkMicroseconds = 1e3;
+  tuning.preferences = {{"all_reduce", 4, 1, 4096, "ring"}, {"scan", 2, 2, 8, "ring/2"}};
+  EXPECT_EQ(Tuning::parse(R"(
+stepMicroseconds = 2        # a whole number
+"networkMicroseconds" = 1_000.0
+
+[[prefer]]
+collective = "all_reduce"
+ranks = 4
+hosts = 1
+bytes = 0x1000
+algorithm = 'ring'
+
+[[prefer]]
+collective = "scan"
+ranks = 2
+hosts = 2
+bytes = 8
+algorithm = "ring/2"
+)",
+                          "there"),
+            tuning);
+}
+
+std::string refusalOf(const std::string& text) {
+  const auto outcome = tests::outcomeOf([&] { Tuning::parse(text, "a.txt"); });
+  EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << text.substr(0, 80);
+  return outcome.text;
+}
+
+void expectRefusedWith(const std::string& text, const std::string& part) {
+  const std::string refusal = refusalOf(text);
+  EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
+}
+
 TEST(TuningText, SaysWhatItRefusesAndWhere) {
-  const auto refusal = [](const std::string& text) {
-    const auto outcome = tests::outcomeOf([&] { Tuning::parse(text, "a.txt"); });
-    EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << text.substr(0, 80);
-    return outcome.text;
+  expectRefusedWith("stepMicroseconds = 1\nnonsense\n", "a.txt, line 2: ");
+  expectRefusedWith("\nstep = 1", "line 2: \"step\" is none of messageMicroseconds, ");
+  expectRefusedWith("stepMicrosecond = 1", "; did you mean stepMicroseconds?");
+  expectRefusedWith("stepMicroseconds = 1\nstepMicroseconds = 1", "a.txt, line 2: ");
+  for (const char* value : {"fast", "", "1 2", "1e999"})
+    expectRefusedWith(std::string("stepMicroseconds = ") + value, "a.txt, line 1: ");
+  for (const char* value : {"nan", "inf", "-1", "1e99", "\"1\"", "true", "[1]", "{}"})
+    expectRefusedWith(std::string("stepMicroseconds = ") + value,
+                      "a.txt, line 1: stepMicroseconds is not a number from 0 to");
+  expectRefusedWith("copyGigabytesPerSecond = 0", "copyGigabytesPerSecond");
+  expectRefusedWith(std::string(600'000, '#'), "600000 bytes");
+}
+
+// What files of 0.1 said.
+TEST(TuningText, SaysThatItIsToml) {
+  expectRefusedWith("\nprefer = all_reduce 4 1 4096 ring\n",
+                    "a tuning file is TOML, as tutti tune -o writes it");
+}
+
+TEST(TuningText, RefusesPreferencesThatCannotBe) {
+  const auto table = [](const std::string& collective, const std::string& numbers,
+                        const std::string& algorithm) {
+    return "\nprefer = [{ collective = " + collective + ", " + numbers +
+           ", algorithm = " + algorithm + " }]";
   };
-  EXPECT_NE(refusal("stepMicroseconds = 1\nnonsense\n").find("a.txt, line 2: \"nonsense\""),
-            std::string::npos);
-  EXPECT_NE(refusal("\nstep = 1").find("line 2: \"step\" is none of messageMicroseconds, "),
-            std::string::npos);
-  EXPECT_NE(refusal("stepMicroseconds = 1\nstepMicroseconds = 1").find("was given before"),
-            std::string::npos);
-  for (const char* value : {"", "all_reduce", "all_reduce 4 1 4096", "all_reduce 4 1 4096 ring x",
-                            "all_reduce four 1 4096 ring", "all_reduce 1 1 4096 ring",
-                            "all_reduce 4 1 4095 ring", "all_reduce 4 5 4096 ring"})
-    EXPECT_NE(refusal(std::string("prefer = ") + value).find("is not like \"COLLECTIVE RANKS"),
-              std::string::npos)
-        << value;
-  for (const char* value : {"", "fast", "1 2", "nan", "inf", "-1", "1e99", "0x10", "1e999"})
-    EXPECT_NE(refusal(std::string("stepMicroseconds = ") + value).find("not a number from 0 to"),
-              std::string::npos)
-        << value;
-  EXPECT_NE(refusal("copyGigabytesPerSecond = 0").find("copyGigabytesPerSecond"),
-            std::string::npos);
-  EXPECT_NE(refusal(std::string(600'000, '#')).find("600000 bytes"), std::string::npos);
+  const std::string good = "ranks = 4, hosts = 1, bytes = 4096";
+  EXPECT_EQ(Tuning::parse(table("'scan'", good, "'ring'"), "there").preferences.size(), 1u);
+  const std::string cannotBe = "a.txt, line 2: this is no preference like { collective";
+  for (const char* numbers :
+       {"ranks = 4, hosts = 1", "ranks = 1, hosts = 1, bytes = 4096",
+        "ranks = 4, hosts = 5, bytes = 4096", "ranks = 4, hosts = 1, bytes = 4095",
+        "ranks = 4, hosts = 1, bytes = -8", "ranks = 4, hosts = 1, bytes = 4",
+        "ranks = 4.0, hosts = 1, bytes = 4096", "ranks = '4', hosts = 1, bytes = 4096",
+        "ranks = 4294967298, hosts = 1, bytes = 4096",
+        "ranks = 4, hosts = 1, bytes = 4096, more = 1"})
+    expectRefusedWith(table("'scan'", numbers, "'ring'"), cannotBe);
+  for (const char* name :
+       {"''", "'a b'", "4", "\"a\\\"b\"", "'Ring'", "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"}) {
+    expectRefusedWith(table(name, good, "'ring'"), cannotBe);
+    expectRefusedWith(table("'scan'", good, name), cannotBe);
+  }
+  expectRefusedWith("\nprefer = 4", "a.txt, line 2: prefer is not an array of tables");
+  expectRefusedWith("\nprefer = [4]", cannotBe);
 }
 
 TEST(TuningFile, IsReadOrNamed) {

@@ -212,7 +212,12 @@ TEST(Shard, PredictsUnevenParts) {
   // The recursive ReduceScatter takes no uneven blocks, so another one runs than is preferred.
   const launcher::TemporaryFolder folder;
   const std::string file = folder.path().string() + "/tuning";
-  std::ofstream(file) << "prefer = reduce_scatter 4 1 65536 recursive\n";
+  std::ofstream(file) << R"([[prefer]]
+collective = "reduce_scatter"
+ranks = 4
+hosts = 1
+bytes = 65536
+algorithm = "recursive")";
   const auto algorithm = [&](const std::string& sizes) {
     return reportOf("A[I,Jx] B[Jx,K] -> C[Ix,K]", {"--tuning", file}, "x=4", sizes)
         .ways.at(0)

@@ -79,7 +79,7 @@ done
 ")
 endforeach()
 file(APPEND ${folder}/same "cp \"$like\" \"$json\"\n")
-file(APPEND ${folder}/other "sed '5s/\"loss\": [0-9.]*/\"loss\": 5.0/' \"$like\" >\"$json\"\n")
+file(APPEND ${folder}/other "sed '5s/\"loss\":[0-9.]*/\"loss\":5.0/' \"$like\" >\"$json\"\n")
 file(CHMOD ${folder}/same ${folder}/other PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 execute_process(COMMAND ${command} --python ${folder}/same --models llama --steps 6 --turns 2
                 OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)

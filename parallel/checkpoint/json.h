@@ -13,6 +13,8 @@
 namespace tutti::parallel {
 
 using Json = nlohmann::json;
+/// For what is written: members stay in their order.
+using OrderedJson = nlohmann::ordered_json;
 
 /// A name as errors show it: in quotes, escaped, and cut when it is long.
 std::string inQuotes(std::string_view name);

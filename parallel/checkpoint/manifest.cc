@@ -187,12 +187,12 @@ void Manifest::requireWhole(const std::string& where) const {
 }
 
 std::string Manifest::text() const {
-  const Json content{
-      {"format", kCheckpointFormat},  {"step", step},   {"world", world},
-      {"metadata", jsonOf(metadata)}, {"files", files}, {"tensors", jsonOf(tensors)}};
+  Json content{{"format", kCheckpointFormat},  {"step", step},   {"world", world},
+               {"metadata", jsonOf(metadata)}, {"files", files}, {"tensors", jsonOf(tensors)}};
   const std::string text = dump("manifest", content);
-  return message("{\"checkpoint\":", text, ",\"xxh128\":\"", hash128(text.data(), text.size()),
-                 "\"}\n");
+  Json whole{{"xxh128", hash128(text.data(), text.size())}};
+  whole["checkpoint"] = std::move(content);
+  return whole.dump() + "\n";
 }
 
 Manifest Manifest::parse(const std::string& where, std::string_view text) {

@@ -97,12 +97,12 @@ std::string escaped(const std::string& file, const std::string& text) {
   }
 }
 
-std::string entryText(const SafetensorsEntry& entry) {
-  std::string shape;
-  for (int d = 0; d < entry.shape.rank(); ++d) shape += message(d > 0 ? "," : "", entry.shape[d]);
-  return message(Json(entry.name).dump(), ":{\"dtype\":\"", safetensorsName(entry.type),
-                 "\",\"shape\":[", shape, "],\"data_offsets\":[", entry.begin, ",", entry.end,
-                 "]}");
+OrderedJson jsonOf(const SafetensorsEntry& entry) {
+  OrderedJson shape = OrderedJson::array();
+  for (int d = 0; d < entry.shape.rank(); ++d) shape.push_back(entry.shape[d]);
+  return {{"dtype", safetensorsName(entry.type)},
+          {"shape", std::move(shape)},
+          {"data_offsets", {entry.begin, entry.end}}};
 }
 
 }  // namespace
@@ -175,12 +175,13 @@ void layOut(const std::string& file, std::vector<SafetensorsEntry>& entries) {
 }
 
 std::string headerText(const SafetensorsHeader& header) {
-  std::string text;
-  if (!header.metadata.empty())
-    text += message("\"", kMetadata, "\":", Json(header.metadata).dump());
+  OrderedJson::object_t members;
+  members.reserve(header.entries.size() + 1);
+  if (!header.metadata.empty()) members.emplace_back(kMetadata, header.metadata);
+  // Each name is there once, and to look it up among those before it would take long.
   for (const SafetensorsEntry& entry : header.entries)
-    text += message(text.empty() ? "" : ",", entryText(entry));
-  text = message("{", text, "}");
+    members.emplace_back(entry.name, jsonOf(entry));
+  std::string text = OrderedJson(std::move(members)).dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <cmath>
 #include <vector>
 
+#include "parallel/checkpoint/json.h"
 #include "parallel/checkpoint/pending_file.h"
 #include "parallel/engine/agreement.h"
 #include "parallel/engine/clocks.h"
@@ -17,13 +18,20 @@ namespace {
 constexpr std::array kLanes{"compute", "checkpoint", "weights and gradients", "stages",
                             "positions"};
 
-std::string laneName(int rank, int lane, const char* name) {
-  return message(R"({"name":"thread_name","ph":"M","pid":)", rank, R"(,"tid":)", lane,
-                 R"(,"args":{"name":")", name, R"("}})");
+/// Thousandths of a microsecond stay.
+double microseconds(Trace::Clock::duration time) {
+  return std::round(std::chrono::duration<double, std::nano>(time).count()) / 1000;
 }
 
-double microseconds(Trace::Clock::duration time) {
-  return std::chrono::duration<double, std::micro>(time).count();
+/// Names a process or a thread.
+OrderedJson metadataEvent(const char* what, int rank, const std::string& name) {
+  return {{"name", what}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", name}}}};
+}
+
+OrderedJson argumentsOf(const Trace::Event& event) {
+  if (event.microBatch >= 0) return {{"chunk", event.chunk}, {"micro_batch", event.microBatch}};
+  if (event.waitsFor) return {{"waits_for", toString(*event.waitsFor)}};
+  return OrderedJson::object();
 }
 
 }  // namespace
@@ -45,35 +53,34 @@ std::string TraceFile::ownEvents() const {
   const int rank = mesh_.rank();
   const Trace& trace = mesh_.trace();
   std::string text =
-      message(R"({"name":"process_name","ph":"M","pid":)", rank, R"(,"args":{"name":"rank )", rank,
-              R"( of )", mesh_.shape().describe(), R"("}})");
-  for (size_t lane = 0; lane < kLanes.size(); ++lane)
-    text += ",\n" + laneName(rank, static_cast<int>(lane), kLanes[lane]);
+      metadataEvent("process_name", rank, message("rank ", rank, " of ", mesh_.shape().describe()))
+          .dump();
+  const auto add = [&](const OrderedJson& event) { text += ",\n" + event.dump(); };
+  for (size_t lane = 0; lane < kLanes.size(); ++lane) {
+    OrderedJson name = metadataEvent("thread_name", rank, kLanes[lane]);
+    name["tid"] = lane;
+    add(name);
+  }
   Trace::Clock::time_point last = start_;
   for (const auto& events : {trace.events(), trace.streamEvents()})
     for (const Trace::Event& event : events) {
-      text += ",\n" + eventText(event);
+      add({{"name", event.name},
+           {"ph", "X"},
+           {"pid", rank},
+           {"tid", static_cast<int>(event.lane)},
+           {"ts", microseconds(event.begin - start_)},
+           {"dur", microseconds(event.end - event.begin)},
+           {"args", argumentsOf(event)}});
       last = std::max(last, event.end);
     }
   if (trace.dropped() > 0)
-    text += message(",\n", R"({"name":"and )", trace.dropped(), R"( more","ph":"i","s":"p","pid":)",
-                    rank, R"(,"tid":0,"ts":)", microseconds(last - start_), "}");
+    add({{"name", message("and ", trace.dropped(), " more")},
+         {"ph", "i"},
+         {"s", "p"},
+         {"pid", rank},
+         {"tid", 0},
+         {"ts", microseconds(last - start_)}});
   return text;
-}
-
-std::string TraceFile::eventText(const Trace::Event& event) const {
-  std::string args;
-  if (event.waitsFor) args = message(R"("waits_for":")", toString(*event.waitsFor), R"(")");
-  if (event.microBatch >= 0)
-    args = message(R"("chunk":)", event.chunk, R"(,"micro_batch":)", event.microBatch);
-  char line[256];
-  std::snprintf(line, sizeof(line),
-                "{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
-                "\"args\":{%s}}",
-                event.name, mesh_.rank(), static_cast<int>(event.lane),
-                microseconds(event.begin - start_), microseconds(event.end - event.begin),
-                args.c_str());
-  return line;
 }
 
 void TraceFile::write() const {
@@ -81,6 +88,7 @@ void TraceFile::write() const {
   const std::vector<std::string> texts = exchangeTexts(all, ownEvents());
   together(all, [&] {
     if (mesh_.rank() != 0) return;
+    // As text: the events of all ranks as values would take several times the memory.
     std::string whole = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
     for (size_t rank = 0; rank < texts.size(); ++rank) whole += (rank ? ",\n" : "") + texts[rank];
     naming("--trace", [&] { replaceText(path_, whole + "\n]}\n"); });

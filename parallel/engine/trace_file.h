@@ -18,13 +18,11 @@ class TraceFile {
   TraceFile(DeviceMesh& mesh, std::string path);
 
   /// Gathers what all ranks have recorded; rank 0 writes it, in the place of a file of that name.
-  /// Collective, and throws as above: a
-  /// disk may be full by now.
+  /// Collective, and throws as above: a disk may be full by now.
   void write() const;
 
  private:
   std::string ownEvents() const;
-  std::string eventText(const Trace::Event& event) const;
 
   DeviceMesh& mesh_;
   const std::string path_;

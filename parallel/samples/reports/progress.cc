@@ -9,7 +9,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
+#include "parallel/checkpoint/json.h"
 #include "parallel/checkpoint/pending_file.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/tokenizer/utf8.h"
@@ -20,8 +22,7 @@ namespace {
 constexpr double kTerminalSeconds = 0.1;  // between rewritten lines
 constexpr double kLogSeconds = 10;        // between lines that stay
 
-constexpr std::string_view kJsonBegin = "{\"step\": ";
-constexpr const char* kJsonStep = "{\"step\": %lld";  // how a line begins
+constexpr std::string_view kJsonBegin = "{\"step\":";  // of a line
 
 /// Lines are cut off of this file, so it must be one of a training.
 void requireLog(const std::string& path) {
@@ -35,21 +36,21 @@ void requireLog(const std::string& path) {
           " does not begin with a step of a training: --resume goes on with no other file");
 }
 
-/// JSON has no NaN and no infinity.
-std::string number(double value) {
-  char text[32] = "null";
-  if (std::isfinite(value)) std::snprintf(text, sizeof(text), "%.17g", value);
-  return text;
+/// Whether it is a whole line of a step up to this one.
+bool isUpTo(int64_t last, const std::string& line) {
+  const OrderedJson json = OrderedJson::parse(line, nullptr, false);
+  if (!json.is_object() || !json.contains("step")) return false;
+  const OrderedJson& step = json.at("step");
+  return step.is_number_unsigned() && std::cmp_less_equal(step.get<uint64_t>(), last);
 }
 
-/// Of a step's line; none where there are no experts.
-std::string routerMembers(const RouterReport& router) {
-  if (router.loads.empty()) return "";
-  std::string loads;
-  for (const double load : router.loads) loads += (loads.empty() ? "" : ", ") + number(load);
-  return ", \"balance_loss\": " + number(router.balance) + ", \"z_loss\": " + number(router.z) +
-         ", \"dropped\": " + number(router.dropped() / router.choices) + ", \"expert_loads\": [" +
-         loads + "]";
+/// Adds members to a step's line; none where there are no experts.
+void addRouter(const RouterReport& router, OrderedJson& line) {
+  if (router.loads.empty()) return;
+  line["balance_loss"] = router.balance;
+  line["z_loss"] = router.z;
+  line["dropped"] = router.dropped() / router.choices;
+  line["expert_loads"] = router.loads;
 }
 
 /// Of one token, in forward and backward: scores and what they weigh, each 2 operations forward and
@@ -97,23 +98,23 @@ double measuredFlops() {
 }
 
 /// In bytes, by kind.
-std::string memoryText(const TrainingMemory& memory) {
-  return message(
-      "\"memory\": {\"weights\": ", memory.store.weights, ", \"masters\": ", memory.store.masters,
-      ", \"gradients\": ", memory.store.gradients + memory.store.gradientShards,
-      ", \"optimizer\": ", memory.store.optimizer, ", \"staging\": ", memory.store.staging,
-      ", \"activations\": ", memory.untilBackward.peak + memory.untilWeights.peak,
-      ", \"between_stages\": ", memory.between, ", \"scratch\": ", memory.scratch.peak,
-      ", \"checkpoint\": ", memory.saving, "}");
+OrderedJson jsonOf(const TrainingMemory& memory) {
+  return {{"weights", memory.store.weights},
+          {"masters", memory.store.masters},
+          {"gradients", memory.store.gradients + memory.store.gradientShards},
+          {"optimizer", memory.store.optimizer},
+          {"staging", memory.store.staging},
+          {"activations", memory.untilBackward.peak + memory.untilWeights.peak},
+          {"between_stages", memory.between},
+          {"scratch", memory.scratch.peak},
+          {"checkpoint", memory.saving}};
 }
 
 /// Seconds, by for whom; they add up to waited_seconds.
-std::string waitedText(const Waited& waited) {
-  std::string parts;
-  for (const Awaited awaited : kAwaited)
-    parts += message(parts.empty() ? "" : ", ", "\"", toString(awaited),
-                     "\": ", number(waited[awaited]));
-  return "\"waited\": {" + parts + "}";
+OrderedJson jsonOf(const Waited& waited) {
+  OrderedJson parts;
+  for (const Awaited awaited : kAwaited) parts[toString(awaited)] = waited[awaited];
+  return parts;
 }
 }  // namespace
 
@@ -153,9 +154,8 @@ void TrainingProgress::resumed(int64_t step) {
   if (!json_ || !std::filesystem::is_regular_file(jsonPath_, unknown)) return;
   std::ifstream lines(jsonPath_, std::ios::binary);
   uintmax_t kept = 0;
-  long long found = 0;
   for (std::string line; std::getline(lines, line) && !lines.eof(); kept += line.size() + 1)
-    if (std::sscanf(line.c_str(), kJsonStep, &found) != 1 || found > step) break;
+    if (!isUpTo(step, line)) break;
   // What is appended goes to the end that it has then.
   std::error_code why;
   std::filesystem::resize_file(jsonPath_, kept, why);
@@ -215,22 +215,22 @@ void TrainingProgress::step(int64_t step, const StepReport& report, double learn
 void TrainingProgress::writeJson(int64_t step, const StepReport& report, double learningRate,
                                  double stepSeconds, const TrainingMemory& memory) {
   const double rate = static_cast<double>(tokensPerStep_) / stepSeconds;
-  std::string line = message("{\"step\": ", step, ", \"tokens\": ", report.tokens);
-  const auto add = [&](const char* key, double value) {
-    line += message(", \"", key, "\": ", number(value));
-  };
-  add("loss", report.loss);
-  add("grad_norm", report.gradientNorm);
-  add("learning_rate", learningRate);
-  add("tokens_per_second", rate);
-  add("mfu", rate * flopsPerToken_ / (peakFlops_ * ranks_));
-  add("step_seconds", stepSeconds);
-  add("waited_seconds", report.waited.total());
-  line += ", " + waitedText(report.waited);
-  add("loss_scale", report.lossScale);
-  line += message(", \"skipped\": ", report.skipped ? "true" : "false", ", ", memoryText(memory),
-                  routerMembers(report.router), "}\n");
-  appendJson(line);
+  // Of numbers that are not finite JSON has null.
+  OrderedJson line{{"step", step},
+                   {"tokens", report.tokens},
+                   {"loss", report.loss},
+                   {"grad_norm", report.gradientNorm},
+                   {"learning_rate", learningRate},
+                   {"tokens_per_second", rate},
+                   {"mfu", rate * flopsPerToken_ / (peakFlops_ * ranks_)},
+                   {"step_seconds", stepSeconds},
+                   {"waited_seconds", report.waited.total()},
+                   {"waited", jsonOf(report.waited)},
+                   {"loss_scale", report.lossScale},
+                   {"skipped", report.skipped},
+                   {"memory", jsonOf(memory)}};
+  addRouter(report.router, line);
+  appendJson(line.dump() + "\n");
 }
 
 void TrainingProgress::show(int64_t step, const StepReport& report) {

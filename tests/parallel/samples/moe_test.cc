@@ -106,7 +106,7 @@ TEST(TrainGpt, TrainsAndWritesWithExperts) {
   std::string line;
   std::getline(lines, line);
   for (const std::string member : {"balance_loss", "z_loss", "dropped", "expert_loads"})
-    EXPECT_NE(line.find("\"" + member + "\": "), std::string::npos) << line;
+    EXPECT_NE(line.find("\"" + member + "\":"), std::string::npos) << line;
   const Output rest = run(training + " --steps 6 --ranks 1 --resume");
   EXPECT_EQ(rest.exitCode, 0) << rest.text;
   EXPECT_EQ(rest.count("step 6/6"), 1) << rest.text;

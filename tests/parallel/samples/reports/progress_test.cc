@@ -34,7 +34,7 @@ class Progress : public testing::Test {
   /// The numbers of the steps whose lines are in the file.
   std::string steps() const {
     std::string found;
-    const std::string text = folder_.read("steps.jsonl"), key = "{\"step\": ";
+    const std::string text = folder_.read("steps.jsonl"), key = "{\"step\":";
     for (size_t at = 0; (at = text.find(key, at)) != std::string::npos;) {
       at += key.size();
       found += text.substr(at, text.find(',', at) - at) + " ";
@@ -54,7 +54,7 @@ TEST_F(Progress, IsALineOfJsonForEachStep) {
   const std::string shown = train(true, 1, 3);
   EXPECT_EQ(steps(), "1 2 3 ");
   for (const char* member :
-       {"\"tokens\": 64", "\"loss\": 2.5", "\"learning_rate\": 0.001", "\"skipped\": false"})
+       {"\"tokens\":64,", "\"loss\":2.5,", "\"learning_rate\":0.001,", "\"skipped\":false,"})
     EXPECT_TRUE(wrote(member)) << member;
   EXPECT_TRUE(shown.starts_with("0.00 million parameters, 2.00 million bytes of text, 2 ranks, "))
       << shown;
@@ -66,7 +66,7 @@ TEST_F(Progress, IsALineOfJsonForEachStep) {
 
 TEST_F(Progress, HasNullForWhatJsonCannotSay) {
   train(true, 1, 1, std::numeric_limits<double>::quiet_NaN());
-  EXPECT_TRUE(wrote("\"loss\": null")) << folder_.read("steps.jsonl");
+  EXPECT_TRUE(wrote("\"loss\":null")) << folder_.read("steps.jsonl");
 }
 
 TEST_F(Progress, OfOtherRanksIsNothing) {
@@ -84,6 +84,26 @@ TEST_F(Progress, GoesOnBehindTheStepThatIsResumed) {
   tests::setContents(options_.json, whole.substr(0, whole.size() - 10));
   train(true, 5, 5);
   EXPECT_EQ(steps(), "1 2 3 5 ");
+}
+
+TEST_F(Progress, GoesOnBehindLinesOfEarlierVersions) {
+  options_.resume = true;
+  tests::setContents(options_.json, "{\"step\": 1, \"loss\": 2}\n{\"step\": 3, \"loss\": 1}\n");
+  train(true, 2, 2);
+  EXPECT_EQ(steps(), " 1 2 ");
+}
+
+// Nobody could read them, nor what is appended to them.
+TEST_F(Progress, CutsOffWhatIsNoLineOfAStep) {
+  train(true, 1, 1);
+  options_.resume = true;
+  const std::string first = folder_.read("steps.jsonl");
+  for (const char* line : {"{\"step\":2,\"loss\":}", "{\"step\":-2}", "{\"step\":2.5}",
+                           "{\"step\":18446744073709551615}", "{\"loss\":2}", "[2]", "2", ""}) {
+    tests::setContents(options_.json, first + line + "\n" + first);
+    train(true, 5, 5);
+    EXPECT_EQ(steps(), "1 5 ") << line;
+  }
 }
 
 TEST_F(Progress, StartsAnewWithoutResume) {

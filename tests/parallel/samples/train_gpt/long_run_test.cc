@@ -96,7 +96,7 @@ class LongRun : public testing::Test {
     std::ifstream json(file(name + ".json"));
     int step = 0;
     for (std::string line; std::getline(json, line) && !json.eof();)
-      if (std::sscanf(line.c_str(), "{\"step\": %d", &step) == 1) found.push_back(step);
+      if (std::sscanf(line.c_str(), "{\"step\":%d", &step) == 1) found.push_back(step);
     return found;
   }
   /// The losses, as they are written.
@@ -104,7 +104,7 @@ class LongRun : public testing::Test {
     std::vector<std::string> found;
     std::ifstream json(file(name + ".json"));
     for (std::string line; std::getline(json, line);) {
-      const size_t at = line.find("\"loss\": ");
+      const size_t at = line.find("\"loss\":");
       found.push_back(line.substr(at, line.find(',', at) - at));
     }
     return found;

@@ -47,9 +47,9 @@ class TrainGpt : public testing::Test {
     std::ifstream json(file(name));
     std::vector<std::string> values;
     for (std::string line; std::getline(json, line);) {
-      const size_t at = line.find("\"" + key + "\": ");
+      const size_t at = line.find("\"" + key + "\":");
       if (at == std::string::npos) return {};
-      const size_t begin = at + key.size() + 4;
+      const size_t begin = at + key.size() + 3;
       values.push_back(line.substr(begin, line.find_first_of(",}", begin) - begin));
     }
     return values;

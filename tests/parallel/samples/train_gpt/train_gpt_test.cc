@@ -83,9 +83,9 @@ TEST_F(TrainGpt, WritesMetrics) {
       parts += std::stod(column("a.json", part).at(i));
     EXPECT_NEAR(parts, std::stod(waited[i]), 1e-12);
     EXPECT_GT(std::stod(column("a.json", "tensor").at(i)), 0);
-    EXPECT_EQ(column("a.json", "data").at(i), "0");
+    EXPECT_EQ(std::stod(column("a.json", "data").at(i)), 0);
   }
-  EXPECT_EQ(column("a.json", "loss_scale").front(), "65536");
+  EXPECT_EQ(std::stod(column("a.json", "loss_scale").front()), 65536);
   for (const std::string& skipped : column("a.json", "skipped"))
     EXPECT_TRUE(skipped == "true" || skipped == "false") << skipped;
   for (const std::string kind : {"masters", "gradients", "optimizer", "activations", "scratch"})

@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,37 +12,14 @@
 #include "src/base/check.h"
 #include "src/base/printable.h"
 #include "src/launch/environment.h"
+#include "src/tools/common/program_words.h"
 #include "src/tools/emulate/emulated_program.h"
 
 namespace tutti::tools {
 namespace {
 
-constexpr const char* kEmulateUsage =
-    R"(usage: tutti emulate [--devices N] [--] PROGRAM [ARGUMENTS...]
-
-Runs PROGRAM, and what it starts, on N emulated GPUs with Tutti's NCCL. The machine needs no GPU, and
-one that it has is not used. Memory, streams, events, graphs and NCCL work. Kernels of the program are
-machine code for GPUs: to launch one is an error that names it.
-
-  --devices N  how many GPUs: 1 to 16 (default: TUTTI_EMULATION_DEVICES, otherwise 2)
-  -h, --help   this text
-
-PROGRAM is a program or a script that uses the shared CUDA runtime. The emulation is a component of
-its own: cmake --install build --component emulation.
-)";
-
 constexpr const char* kDevicesVariable = "TUTTI_EMULATION_DEVICES";
 constexpr int kDefaultDevices = 2;
-
-int parseEmulatedDevices(const std::string& text) {
-  int count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  TUTTI_REQUIRE(error == std::errc() && end == text.data() + text.size() && count >= 1 &&
-                    count <= kMostEmulatedDevices,
-                "--devices ", text, ": the number of emulated GPUs is a whole number from 1 to ",
-                kMostEmulatedDevices);
-  return count;
-}
 
 void setForProgram(const char* name, const std::string& value) {
   TUTTI_REQUIRE(::setenv(name, value.c_str(), 1) == 0, name,
@@ -85,41 +62,35 @@ int becomeProgram(const std::string& path, const std::vector<std::string>& comma
 
 }  // namespace
 
-std::variant<EmulateOptions, EmulateHelp> parseEmulate(const std::vector<std::string>& words) {
+std::variant<EmulateOptions, int> parseEmulate(int argc, const char* const* argv) {
   EmulateOptions options;
-  const std::string name = "--devices";
-  size_t next = 0;
-  for (; next < words.size() && words[next].starts_with("-"); ++next) {
-    const std::string& word = words[next];
-    if (word == "--") {
-      ++next;
-      break;
-    }
-    if (word == "--help" || word == "-h") return EmulateHelp{};
-    if (word.starts_with(name + "=")) {
-      options.devices = parseEmulatedDevices(word.substr(name.size() + 1));
-    } else if (word == name) {
-      TUTTI_REQUIRE(next + 1 < words.size(), name, " needs a value");
-      options.devices = parseEmulatedDevices(words[++next]);
-    } else {
-      base::fail(ErrorCode::InvalidArgument, "unknown option ", word);
-    }
+  CLI::App app{
+      "Runs PROGRAM, and what it starts, on N emulated GPUs with Tutti's NCCL. The machine needs "
+      "no "
+      "GPU, and\none that it has is not used. Memory, streams, events, graphs and NCCL work. "
+      "Kernels "
+      "of the program are\nmachine code for GPUs: to launch one is an error that names it.",
+      "tutti emulate"};
+  app.add_option("--devices", options.devices,
+                 base::message("how many GPUs; default: ", kDevicesVariable, ", otherwise ",
+                               kDefaultDevices))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->check(CLI::Range(1, kMostEmulatedDevices));
+  app.footer(
+      "PROGRAM is a program or a script that uses the shared CUDA runtime. The emulation is a "
+      "component of\nits own: cmake --install build --component emulation.");
+  try {
+    options.command = parseBeforeProgram(app, argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return exitCodeOf(app, e);
   }
-  options.command.assign(words.begin() + static_cast<ptrdiff_t>(next), words.end());
-  TUTTI_REQUIRE(!options.command.empty() && !options.command[0].empty(), "no program to run");
   return options;
 }
 
 int emulateMain(int argc, char** argv) {
-  EmulateOptions options;
-  try {
-    const auto parsed = parseEmulate({argv + 1, argv + argc});
-    if (std::holds_alternative<EmulateHelp>(parsed)) return std::fputs(kEmulateUsage, stdout), 0;
-    options = std::get<EmulateOptions>(parsed);
-  } catch (const Error& error) {
-    return refuseToEmulate(
-        2, std::string(error.what()) + "\n(tutti emulate --help shows the options)");
-  }
+  const auto parsed = parseEmulate(argc, argv);
+  if (const int* code = std::get_if<int>(&parsed)) return *code;
+  const auto& options = std::get<EmulateOptions>(parsed);
   const std::string& name = options.command[0];
   const launcher::LaunchedProgram program = launcher::findProgram(name);
   if (program.error != 0)

@@ -16,10 +16,10 @@ struct EmulateOptions {
   std::vector<std::string> command;
 };
 
-struct EmulateHelp {};
-/// What the arguments after the sub-command's name ask for. Options end at "--" or at the first
-/// word that does not begin with '-', which is the program. Throws Error of code InvalidArgument.
-std::variant<EmulateOptions, EmulateHelp> parseEmulate(const std::vector<std::string>& arguments);
+/// What the command line asks for (argv[0] is the sub-command's name), or the exit code where
+/// nothing is left to do. Options end at "--" or at the first word that does not begin with '-',
+/// which is the program.
+std::variant<EmulateOptions, int> parseEmulate(int argc, const char* const* argv);
 
 /// Becomes the program. Returns an exit code only where that fails: 2 for a wrong command line, 127
 /// where there is no such program, 126 where it cannot be executed or emulated, 1 where the

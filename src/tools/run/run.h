@@ -2,9 +2,7 @@
 
 // `tutti run -n N [--] PROGRAM ARGS`: starts the ranks of a job on this host.
 
-#include <string>
 #include <variant>
-#include <vector>
 
 #include <tutti/launch.h>
 
@@ -14,10 +12,9 @@ namespace tutti::tools {
 /// for a wrong command line.
 int runMain(int argc, char** argv);
 
-struct HelpWanted {};
-/// What the arguments after the sub-command's name ask for. Options end at "--" or at the first
-/// word that does not begin with '-', which is the program. Throws Error of code InvalidArgument
-/// naming what is wrong.
-std::variant<LaunchOptions, HelpWanted> parseRun(const std::vector<std::string>& arguments);
+/// What the command line asks for (argv[0] is the sub-command's name), or the exit code where
+/// nothing is left to do. Options end at "--" or at the first word that does not begin with '-',
+/// which is the program.
+std::variant<LaunchOptions, int> parseRun(int argc, const char* const* argv);
 
 }  // namespace tutti::tools

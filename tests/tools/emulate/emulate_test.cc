@@ -91,29 +91,47 @@ std::string selfWithoutInterpreter() {
   return all;
 }
 
+using Words = std::vector<std::string>;
+
+std::variant<EmulateOptions, int> parsed(const Words& words) {
+  std::vector<const char*> arguments{"emulate"};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return parseEmulate(static_cast<int>(arguments.size()), arguments.data());
+}
+
+/// The first line that is printed of a wrong command line.
+std::string refused(const Words& words) {
+  testing::internal::CaptureStderr();
+  const auto result = parsed(words);
+  const std::string said = testing::internal::GetCapturedStderr();
+  if (!std::holds_alternative<int>(result)) return "accepted";
+  EXPECT_EQ(std::get<int>(result), 2);
+  return said.substr(0, said.find('\n'));
+}
+
 TEST(Emulate, TakesItsOptions) {
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"--devices", "3", "a", "--devices"},
-        {"--devices=3", "--", "a", "--devices"}}) {
-    const auto options = std::get<EmulateOptions>(parseEmulate(words));
+  for (const Words& words :
+       {Words{"--devices", "3", "a", "--devices"}, {"--devices=3", "--", "a", "--devices"}}) {
+    const auto options = std::get<EmulateOptions>(parsed(words));
     EXPECT_EQ(options.devices, 3);
-    EXPECT_EQ(options.command, (std::vector<std::string>{"a", "--devices"}));
+    EXPECT_EQ(options.command, (Words{"a", "--devices"}));
   }
-  EXPECT_EQ(std::get<EmulateOptions>(parseEmulate({"a"})).devices, 0);
-  EXPECT_TRUE(std::holds_alternative<EmulateHelp>(parseEmulate({"--help"})));
+  EXPECT_EQ(std::get<EmulateOptions>(parsed({"a"})).devices, 0);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(std::get<int>(parsed({"--help"})), 0);
+  EXPECT_TRUE(contains(testing::internal::GetCapturedStdout(), "[--] PROGRAM [ARGUMENTS...]"));
 }
 
 TEST(Emulate, RefusesAWrongCommandLine) {
-  const auto refused = [](const std::vector<std::string>& words) {
-    return refusalOf([&] { parseEmulate(words); });
-  };
   for (const char* bad : {"0", "17", "-1", "2x", ""})
-    EXPECT_TRUE(contains(refused({"--devices", bad, "a"}), "a whole number from 1 to 16")) << bad;
-  EXPECT_EQ(refused({"--devices"}), "--devices needs a value");
-  EXPECT_EQ(refused({"--no-such", "a"}), "unknown option --no-such");
-  for (const std::vector<std::string>& none :
-       {std::vector<std::string>{}, {"--"}, {"--devices", "2"}, {""}})
-    EXPECT_EQ(refused(none), "no program to run");
+    EXPECT_EQ(refused({"--devices", bad, "a"}),
+              std::string("tutti emulate: --devices: Value ") + bad + " not in range 1 to 16");
+  EXPECT_EQ(refused({"--devices"}),
+            "tutti emulate: --devices: 1 required INT:INT in [1 - 16] missing");
+  EXPECT_EQ(refused({"--no-such", "a"}),
+            "tutti emulate: The following argument was not expected: --no-such");
+  for (const Words& none : {Words{}, {"--"}, {"--devices", "2"}, {""}})
+    EXPECT_EQ(refused(none), "tutti emulate: PROGRAM is required");
 }
 
 TEST(Emulate, ReadsHowAProgramIsLinked) {

@@ -2,25 +2,38 @@
 
 #include <gtest/gtest.h>
 
-#include <tutti/error.h>
+#include <string>
+#include <vector>
 
+#include "src/base/check.h"
 #include "src/tools/run/run.h"
 
 namespace tutti::tools {
 namespace {
 
-LaunchOptions parse(const std::vector<std::string>& words) {
-  return std::get<LaunchOptions>(parseRun(words));
+using Words = std::vector<std::string>;
+
+std::variant<LaunchOptions, int> parsed(const Words& words) {
+  std::vector<const char*> arguments{"run"};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return parseRun(static_cast<int>(arguments.size()), arguments.data());
 }
 
-std::string refusal(const std::vector<std::string>& words) {
-  try {
-    parseRun(words);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
-    return error.what();
-  }
-  return "accepted";
+LaunchOptions parse(const Words& words) {
+  auto result = parsed(words);
+  EXPECT_TRUE(std::holds_alternative<LaunchOptions>(result));
+  return std::get<LaunchOptions>(std::move(result));
+}
+
+/// The first line that is printed of a wrong command line.
+std::string refusal(const Words& words) {
+  testing::internal::CaptureStderr();
+  const auto result = parsed(words);
+  const std::string said = testing::internal::GetCapturedStderr();
+  if (!std::holds_alternative<int>(result)) return "accepted";
+  EXPECT_EQ(std::get<int>(result), 2);
+  EXPECT_TRUE(said.ends_with("\n(tutti run --help shows the options)\n")) << said;
+  return said.substr(0, said.find('\n'));
 }
 
 TEST(RunOptions, TakeEachForm) {
@@ -42,41 +55,63 @@ TEST(RunOptions, TakeEachForm) {
   EXPECT_EQ(parse({"-n", "1", "--restarts", "0", "program"}).restarts, 0);
 }
 
+TEST(RunOptions, TakeTheLastOfWhatIsGivenTwice) {
+  EXPECT_EQ(parse({"-n", "2", "--ranks=3", "a"}).ranks, 3);
+  EXPECT_TRUE(parse({"-n", "2", "--no-prefix", "--prefix", "a"}).prefixOutput);
+  EXPECT_FALSE(parse({"-n", "2", "--no-prefix", "--prefix", "--no-prefix", "a"}).prefixOutput);
+  EXPECT_EQ(parse({"-n", "2", "--grace", "1", "--grace", "2", "a"}).gracePeriod.count(), 2000);
+}
+
 TEST(RunOptions, LeaveTheProgramItsOwn) {
   EXPECT_EQ(parse({"-n", "2", "program", "-n", "9", "--", "--help"}).command,
-            (std::vector<std::string>{"program", "-n", "9", "--", "--help"}));
-  EXPECT_EQ(parse({"-n", "2", "--", "-odd-name"}).command, (std::vector<std::string>{"-odd-name"}));
+            (Words{"program", "-n", "9", "--", "--help"}));
+  EXPECT_EQ(parse({"-n", "2", "--", "-odd-name"}).command, Words{"-odd-name"});
+  EXPECT_EQ(parse({"-n", "2", "--", "--", "--"}).command, (Words{"--", "--"}));
+  EXPECT_EQ(parse({"-n", "2", "a", "", "-h", "--no-prefix", "-ox", "++", "b=\"c\" d"}).command,
+            (Words{"a", "", "-h", "--no-prefix", "-ox", "++", "b=\"c\" d"}));
 }
 
 TEST(RunOptions, NameWhatIsWrong) {
   for (const char* ranks : {"0", "-1", "4097", "100000", "1000000000000", "four", "4x", ""})
-    EXPECT_EQ(
-        refusal({"-n", ranks, "a"}),
-        std::string("-n ") + ranks + ": the number of ranks is a whole number from 1 to 4096");
-  EXPECT_EQ(refusal({"-n", "2", "--bogus", "a"}), "unknown option --bogus");
-  EXPECT_EQ(refusal({"-x", "a"}), "unknown option -x");
-  EXPECT_EQ(refusal({"-n", "2", "-output", "logs", "a"}), "unknown option -output");
-  EXPECT_EQ(refusal({"-n", "2", "-ologs", "a"}), "unknown option -ologs");
-  EXPECT_EQ(refusal({"-no-prefix", "-n", "2", "a"}), "unknown option -no-prefix");
-  EXPECT_EQ(refusal({"-n4x", "a"}), "unknown option -n4x");
-  EXPECT_EQ(refusal({"-n0", "a"}).substr(0, 6), "-n 0: ");
-  EXPECT_EQ(refusal({"-n"}), "-n needs a value");
-  EXPECT_EQ(refusal({"a"}), "how many ranks? -n N says it");
-  EXPECT_EQ(refusal({}), "how many ranks? -n N says it");
-  EXPECT_EQ(refusal({"-n", "2"}), "no program to run");
-  EXPECT_EQ(refusal({"-n", "2", "--"}), "no program to run");
+    EXPECT_EQ(refusal({"-n", ranks, "a"}),
+              std::string("tutti run: --ranks: Value ") + ranks + " not in range 1 to 4096");
+  const std::string unexpected = "tutti run: The following argument was not expected: ";
+  EXPECT_EQ(refusal({"-n", "2", "--bogus", "a"}), unexpected + "--bogus");
+  EXPECT_EQ(refusal({"-n", "2", "-x", "a"}), unexpected + "-x");
+  EXPECT_EQ(refusal({"-n", "2", "-", "a"}), unexpected + "-");
+  EXPECT_EQ(refusal({"-n", "2", "--bogus", "--", "a"}), unexpected + "--bogus");
+  // CLI11 would take it for "-o utput", and the program for "logs".
+  EXPECT_EQ(refusal({"-n", "2", "-output", "logs", "a"}), unexpected + "-output");
+  EXPECT_EQ(refusal({"-n", "2", "-ologs", "a"}), unexpected + "-ologs");
+  for (const char* glued : {"-no-prefix", "-n4x", "-n0"})
+    EXPECT_NE(refusal({glued, "-n", "2", "a"}), "accepted") << glued;
+  EXPECT_EQ(refusal({"-n"}), "tutti run: --ranks: 1 required INT:INT in [1 - 4096] missing");
+  EXPECT_EQ(refusal({"a"}), "tutti run: --ranks is required");
+  EXPECT_EQ(refusal({}), "tutti run: --ranks is required");
+  for (const Words& words : {Words{"-n", "2"}, {"-n", "2", "--"}, {"-n", "2", ""}})
+    EXPECT_EQ(refusal(words), "tutti run: PROGRAM is required");
   for (const char* restarts : {"-1", "1001", "two", ""})
     EXPECT_EQ(refusal({"-n", "2", "--restarts", restarts, "a"}),
-              std::string("--restarts ") + restarts +
-                  ": the number of restarts is a whole number from 0 to 1000");
-  for (const char* grace : {"-1", "nan", "soon", "", "1e9"})
-    EXPECT_NE(refusal({"-n", "2", "--grace", grace, "a"}).find("seconds from 0"), std::string::npos)
-        << grace;
+              std::string("tutti run: --restarts: Value ") + restarts + " not in range 0 to 1000");
+  for (const char* option : {"--grace", "--output-timeout"})
+    for (const char* seconds : {"-1", "nan", "soon", "", "1e9"})
+      EXPECT_EQ(refusal({"-n", "2", option, seconds, "a"}),
+                base::message("tutti run: ", option, ": ", seconds,
+                              " is no number of seconds from 0 to 1000000"));
+  EXPECT_EQ(refusal({"-n", "2", "-o", "", "a"}),
+            "tutti run: --output: it needs the name of a folder");
 }
 
-TEST(RunOptions, HelpIsNotAnError) {
-  EXPECT_TRUE(std::holds_alternative<HelpWanted>(parseRun({"--help"})));
-  EXPECT_TRUE(std::holds_alternative<HelpWanted>(parseRun({"-n", "2", "-h", "a"})));
+TEST(RunOptions, HelpHasTheDefaultsAndIsNotAnError) {
+  for (const Words& words : {Words{"--help"}, {"-n", "2", "-h", "a"}}) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(std::get<int>(parsed(words)), 0);
+    const std::string said = testing::internal::GetCapturedStdout();
+    for (const char* part : {"Usage: tutti run [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n",
+                             "--restarts INT:INT in [0 - 1000]=0", "--grace FLOAT:SECONDS=10",
+                             "--output-timeout FLOAT:SECONDS=600"})
+      EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  }
 }
 
 }  // namespace

@@ -35,12 +35,16 @@ std::string spaced(const std::string& attributes) {
   return attributes.empty() ? attributes : " " + attributes;
 }
 
+/// As large as it is drawn where there is room, else as wide as the page.
+constexpr const char* kFits = "style=\"max-width:100%;height:auto\"";
+
 }  // namespace
 
 Svg::Svg(int width, int height, const std::string& title, int fontPixels)
     : document_(message("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"",
-                        height, "\" font-family=\"sans-serif\" font-size=\"", fontPixels,
-                        "\">\n<title>", escape(title), "</title>\n")) {}
+                        height, "\" viewBox=\"0 0 ", width, " ", height, "\" ", kFits,
+                        " font-family=\"sans-serif\" font-size=\"", fontPixels, "\">\n<title>",
+                        escape(title), "</title>\n")) {}
 
 void Svg::defineArrow(const std::string& colour) {
   document_ += message(

@@ -6,7 +6,8 @@
 
 namespace tutti::base {
 
-/// Coordinates are pixels from the upper left corner. Colours are SVG's: "#205080", "none".
+/// Coordinates are pixels from the upper left corner. A document that is wider than the page it is
+/// shown on is scaled to it. Colours are SVG's: "#205080", "none".
 class Svg {
  public:
   /// `title` is what a browser shows; `fontPixels` holds for text that names no size of its own.

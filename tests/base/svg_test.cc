@@ -15,6 +15,7 @@ TEST(Svg, IsADocumentOfItsPiecesInOrder) {
   svg.text(5, 6, "words", "text-anchor=\"middle\"");
   EXPECT_EQ(std::move(svg).finish(),
             R"svg(<svg xmlns="http://www.w3.org/2000/svg" width="20" height="10" )svg"
+            R"svg(viewBox="0 0 20 10" style="max-width:100%;height:auto" )svg"
             R"svg(font-family="sans-serif" font-size="8">
 <title>a title</title>
 <defs><marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="4" )svg"

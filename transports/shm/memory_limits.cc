@@ -1,5 +1,6 @@
 #include "transports/shm/memory_limits.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <limits>
@@ -52,49 +53,27 @@ void narrow(std::optional<MemoryRoom>& room, MemoryRoom other) {
 }
 
 // The limit of a group and those of all groups around it hold together.
-void narrowByCgroup(std::optional<MemoryRoom>& room, const std::string& mount, std::string path,
-                    const Names& names, bool whole) {
-  while (true) {
-    const std::string folder = mount + path + "/";
-    const auto limit = readNumber(folder + names.limit);
-    const auto used = readNumber(folder + names.usage);
-    const auto within = [&] {
-      return base::message("memory cgroup ", path.empty() ? "/" : path, " (limit ", *limit,
-                           " bytes)");
-    };
-    if (whole && limit && *limit < kUnlimited) narrow(room, {*limit, within()});
-    if (!whole && limit && used && *limit < kUnlimited) {
-      const uint64_t cache = readField(folder + "memory.stat", names.activeFile) +
-                             readField(folder + "memory.stat", names.inactiveFile);
+void narrowByCgroups(std::optional<MemoryRoom>& room, const base::CgroupFiles& files, bool whole) {
+  for (const base::Cgroup& group : base::cgroupsOf("memory", files)) {
+    const Names& names = group.version == 1 ? kVersion1 : kVersion2;
+    const auto limit = readNumber(group.folder + names.limit);
+    const auto used = readNumber(group.folder + names.usage);
+    if (!limit || *limit >= kUnlimited || (!whole && !used)) continue;
+    uint64_t left = *limit;
+    if (!whole) {
+      const std::string stat = group.folder + "memory.stat";
+      const uint64_t cache =
+          readField(stat, names.activeFile) + readField(stat, names.inactiveFile);
       const uint64_t kept = *used - std::min(*used, cache);
-      narrow(room, {*limit - std::min(*limit, kept), within()});
+      left -= std::min(left, kept);
     }
-    if (path.empty()) return;
-    path.resize(path.rfind('/'));
+    narrow(room,
+           {left, base::message("memory cgroup ", group.path, " (limit ", *limit, " bytes)")});
   }
 }
 
-void narrowByCgroups(std::optional<MemoryRoom>& room, const MemoryFiles& files, bool whole) {
-  std::ifstream groups(files.proc + "/self/cgroup");
-  std::string line;  // "0::/path" or "4:memory,other:/path"
-  while (std::getline(groups, line)) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers =
-        base::message(",", line.substr(first + 1, second - first - 1), ",");
-    std::string path = line.substr(second + 1);
-    if (path.empty() || path[0] != '/') continue;
-    if (path == "/") path.clear();
-    if (controllers == ",,")
-      narrowByCgroup(room, files.cgroup, path, kVersion2, whole);
-    else if (controllers.find(",memory,") != std::string::npos)
-      narrowByCgroup(room, files.cgroup + "/memory", path, kVersion1, whole);
-  }
-}
-
-std::optional<MemoryRoom> limits(const MemoryFiles& files, const char* memory, const char* swap,
-                                 bool whole) {
+std::optional<MemoryRoom> limits(const base::CgroupFiles& files, const char* memory,
+                                 const char* swap, bool whole) {
   std::optional<MemoryRoom> room;
   const std::string meminfo = files.proc + "/meminfo";
   const uint64_t kilobytes = readField(meminfo, memory) + readField(meminfo, swap);
@@ -105,11 +84,11 @@ std::optional<MemoryRoom> limits(const MemoryFiles& files, const char* memory, c
 
 }  // namespace
 
-std::optional<MemoryRoom> memoryRoom(const MemoryFiles& files) {
+std::optional<MemoryRoom> memoryRoom(const base::CgroupFiles& files) {
   return limits(files, "MemAvailable:", "SwapFree:", false);
 }
 
-std::optional<MemoryRoom> memoryCapacity(const MemoryFiles& files) {
+std::optional<MemoryRoom> memoryCapacity(const base::CgroupFiles& files) {
   return limits(files, "MemTotal:", "SwapTotal:", true);
 }
 

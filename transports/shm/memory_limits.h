@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "src/base/cgroups.h"
+
 namespace tutti::transports::shm {
 
 /// Whose limit it is where no group has a narrower one.
@@ -20,16 +22,10 @@ struct MemoryRoom {
   std::string within;  ///< whose limit: "memory cgroup /job (limit 1073741824 bytes)"
 };
 
-/// Where the kernel shows its numbers; tests give folders of their own.
-struct MemoryFiles {
-  std::string proc = "/proc";
-  std::string cgroup = "/sys/fs/cgroup";
-};
-
 /// Nothing when no limit can be read. Understands cgroups of version 1 and 2; what the page cache
 /// could give back counts as free.
-std::optional<MemoryRoom> memoryRoom(const MemoryFiles& files = {});
+std::optional<MemoryRoom> memoryRoom(const base::CgroupFiles& files = {});
 /// The same of an empty machine: the limits themselves, whatever is used.
-std::optional<MemoryRoom> memoryCapacity(const MemoryFiles& files = {});
+std::optional<MemoryRoom> memoryCapacity(const base::CgroupFiles& files = {});
 
 }  // namespace tutti::transports::shm

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <iterator>
 #include <ostream>
+#include <system_error>
 
 namespace tutti::transports::ucx {
 namespace {
@@ -45,6 +47,19 @@ constexpr std::array<KnownQuirk, 8> kQuirks{
 
 std::ostream& operator<<(std::ostream& out, const UcxVersion& version) {
   return out << version.major << "." << version.minor << "." << version.release;
+}
+
+std::optional<UcxVersion> parseUcxVersion(std::string_view text) {
+  UcxVersion version;
+  const char* const end = text.data() + text.size();
+  const char* at = text.data();
+  for (unsigned* const part : {&version.major, &version.minor, &version.release}) {
+    if (part != &version.major && (at == end || *at++ != '.')) return std::nullopt;
+    const auto [rest, error] = std::from_chars(at, end, *part);
+    if (error != std::errc()) return std::nullopt;
+    at = rest;
+  }
+  return version;
 }
 
 std::span<const KnownQuirk> knownQuirks() { return kQuirks; }

@@ -5,7 +5,9 @@
 
 #include <compare>
 #include <iosfwd>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace tutti::transports::ucx {
@@ -15,6 +17,8 @@ struct UcxVersion {
   auto operator<=>(const UcxVersion&) const = default;
 };
 std::ostream& operator<<(std::ostream& out, const UcxVersion& version);  ///< "1.13.1"
+/// The number that a text begins with: "1.13.1-rc2"; nothing where it begins with none.
+std::optional<UcxVersion> parseUcxVersion(std::string_view text);
 
 enum class Quirk {
   ShortSettingNames,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/tools/common/units.h"
@@ -68,16 +70,54 @@ Finding checkCores(const DoctorFacts& f) {
   Finding found{
       .check = "cores",
       .measured = message(countText(static_cast<uint64_t>(usable), "core"), " for ", ranksText(f))};
+  // A process may bind itself to what its cpuset has, and to no more.
+  const bool isSet =
+      usable < all && f.cpuSet && std::cmp_less_equal(f.cpuSet->count, f.machine.usable.size());
+  if (isSet) found.measured += message(": ", f.cpuSet->within);
   if (f.ranks > usable) {
     found.state = State::Slow;
     found.why = "ranks that share a core wait for each other's turn at every message";
-    found.mend = usable < all ? message("taskset -cp 0-", f.machine.cores.back().cpus.back(), " $$")
-                              : message("tutti run -n ", std::max(usable, 1));
+    found.mend =
+        isSet ? message("widen the cpuset (Docker: --cpuset-cpus, Slurm: -c), or tutti run -n ",
+                        std::max(usable, 1))
+        : usable < all ? message("taskset -cp 0-", f.machine.cores.back().cpus.back(), " $$")
+                       : message("tutti run -n ", std::max(usable, 1));
   } else if (usable < all) {
     found.state = State::Note;
     found.measured += message("; the machine has ", all);
-    found.why = "this process is bound to some of them, or its cpuset has no more";
+    found.why =
+        isSet ? "no program of this cpuset gets others" : "this process is bound to some of them";
   }
+  return found;
+}
+
+namespace {
+
+/// Two digits are enough.
+std::string cpusText(double cpus) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", cpus);
+  return text;
+}
+
+}  // namespace
+
+Finding checkCpuQuota(const DoctorFacts& f) {
+  Finding found{.check = "CPU quota"};
+  if (!f.cpuQuota) {
+    found.measured = "none";
+    return found;
+  }
+  const double cpus = f.cpuQuota->cpus;
+  found.measured = message(cpusText(cpus), " CPUs for ", ranksText(f), ", ",
+                           cpusText(cpus / f.ranks), " for each: ", f.cpuQuota->within);
+  if (f.ranks <= cpus) return found;
+  found.state = State::Slow;
+  found.why =
+      "ranks beyond the quota wait: once it is used up, all ranks stand still until the next "
+      "period";
+  found.mend = message("raise the quota (Docker: --cpus, Kubernetes: limits.cpu) to ", f.ranks);
+  if (cpus >= 1) found.mend += message(", or tutti run -n ", std::floor(cpus));
   return found;
 }
 
@@ -382,12 +422,10 @@ namespace {
 
 /// "1.22.0; known, and worked around: last word, no descriptor"
 std::string knownOfUcx(const std::string& version) {
-  using namespace transports::ucx;
-  UcxVersion number;
-  if (std::sscanf(version.c_str(), "%u.%u.%u", &number.major, &number.minor, &number.release) != 3)
-    return version;
+  const auto number = transports::ucx::parseUcxVersion(version);
+  if (!number) return version;
   std::string known;
-  for (const KnownQuirk& each : quirksOf(number))
+  for (const transports::ucx::KnownQuirk& each : transports::ucx::quirksOf(*number))
     known += message(known.empty() ? "; known, and worked around: " : ", ", each.name);
   return version + known;
 }
@@ -439,13 +477,31 @@ Finding checkInventory(const DoctorFacts& f) {
 }
 
 std::vector<Finding> diagnose(const DoctorFacts& facts) {
-  constexpr std::array kChecks{
-      checkCores,           checkSharedMemory,  checkSealedMemory, checkFileSize,
-      checkAddressSpace,    checkOpenFiles,     checkLockedMemory, checkProcessDescriptors,
-      checkPeerDescriptors, checkClock,         checkGovernor,     checkHugePages,
-      checkInterface,       checkListening,     checkRdma,         checkUcx,
-      checkUcxDevices,      checkUcxTransports, checkCuda,         checkInventory,
-      checkTransport,       checkTuning};
+  constexpr std::array kChecks{checkCores,
+                               checkCpuQuota,
+                               checkSharedMemory,
+                               checkSealedMemory,
+                               checkFileSize,
+                               checkAddressSpace,
+                               checkOpenFiles,
+                               checkLockedMemory,
+                               checkProcessDescriptors,
+                               checkPeerDescriptors,
+                               checkClock,
+                               checkGovernor,
+                               checkHugePages,
+                               checkInterface,
+                               checkListening,
+                               checkRdma,
+                               checkUcx,
+                               checkUcxDevices,
+                               checkUcxTransports,
+                               checkCuda,
+                               checkInventory,
+                               checkTransport,
+                               checkTuning,
+                               checkFoundNccl,
+                               checkVariables};
   std::vector<Finding> findings;
   for (const auto& check : kChecks) findings.push_back(check(facts));
   return findings;

@@ -35,6 +35,7 @@ std::string exportOf(const std::string& variable, const std::string& value);
 std::vector<Finding> diagnose(const DoctorFacts& facts);
 
 Finding checkCores(const DoctorFacts& facts);
+Finding checkCpuQuota(const DoctorFacts& facts);
 Finding checkSharedMemory(const DoctorFacts& facts);
 Finding checkSealedMemory(const DoctorFacts& facts);
 Finding checkFileSize(const DoctorFacts& facts);
@@ -56,5 +57,7 @@ Finding checkCuda(const DoctorFacts& facts);
 Finding checkInventory(const DoctorFacts& facts);
 Finding checkTransport(const DoctorFacts& facts);
 Finding checkTuning(const DoctorFacts& facts);
+Finding checkFoundNccl(const DoctorFacts& facts);
+Finding checkVariables(const DoctorFacts& facts);
 
 }  // namespace tutti::tools

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,11 +19,13 @@
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/file_descriptor.h"
+#include "src/base/known_variables.h"
 #include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/socket_control_plane.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/settings.h"
 #include "src/launch/descriptors.h"
+#include "src/tools/doctor/doctor_nccl.h"
 #include "src/topology/read_machine.h"
 #include "src/wire/address.h"
 #include "transports/shm/endpoint.h"
@@ -38,6 +41,8 @@ namespace {
 constexpr uint64_t kOwnDescriptors = 64;
 // Code, stacks and heaps of a small program.
 constexpr uint64_t kOwnBytes = uint64_t{1} << 30;
+// Of the loader, when it is asked for a library.
+constexpr std::chrono::seconds kLongestAnswer{10};
 
 Outcome outcome(bool good) { return good ? "" : std::strerror(errno); }
 
@@ -141,6 +146,8 @@ DoctorFacts readDoctorFacts(int ranks) {
   f.machine = topology::readMachine();
   f.ranks = ranks > 0 ? ranks : std::max(1, f.machine.usableCores());
   readNeeds(f);
+  f.cpuQuota = cpuQuota();
+  f.cpuSet = cpuSetLimit();
   f.memory = transports::shm::memoryRoom();
   f.fileSize = limitOf(RLIMIT_FSIZE);
   f.lockedMemory = limitOf(RLIMIT_MEMLOCK);
@@ -166,6 +173,9 @@ DoctorFacts readDoctorFacts(int ranks) {
   f.transport = base::env().transport;
   f.tuning = base::env().tuning;
   f.readTuning = tryTuning();
+  f.unknownVariables = base::unknownVariables(environ);
+  f.nccl = findLoadersNccl(kLongestAnswer);
+  f.ownNccl = ownNccl();
   return f;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/tools/doctor/cpu_quota.h"
 #include "src/topology/machine.h"
 #include "transports/shm/memory_limits.h"
 #include "transports/ucx/settings.h"
@@ -24,6 +25,14 @@ struct Limit {
 /// Whether something could be done: empty, or the error in words.
 using Outcome = std::string;
 
+/// A library with NCCL's names, as its file tells.
+struct NcclLibrary {
+  std::string path;
+  bool isTutti = false;
+  std::string version;           ///< "2.30.7"; empty where the file does not say
+  std::string describe() const;  ///< "/opt/libnccl.so.2: not Tutti's, NCCL 2.30.7"
+};
+
 struct DoctorFacts {
   int ranks = 1;
   topology::Machine machine;
@@ -34,6 +43,8 @@ struct DoctorFacts {
   uint64_t descriptors = 0;  ///< open files of a rank, or of who launches them
 
   // What the machine gives.
+  std::optional<CpuQuota> cpuQuota;                   ///< nothing: there is none
+  std::optional<CpuSetLimit> cpuSet;                  ///< nothing when none can be read
   std::optional<transports::shm::MemoryRoom> memory;  ///< nothing when no limit can be read
   Limit fileSize, lockedMemory, openFiles, addressSpace;
 
@@ -57,9 +68,14 @@ struct DoctorFacts {
   transports::ucx::Setting ucxTransports;  ///< UCX_TLS
 
   // How ranks are joined, and what they choose by.
-  std::string transport;  ///< TUTTI_TRANSPORT
-  std::string tuning;     ///< TUTTI_TUNING
-  Outcome readTuning;     ///< of that file
+  std::string transport;                      ///< TUTTI_TRANSPORT
+  std::string tuning;                         ///< TUTTI_TUNING
+  Outcome readTuning;                         ///< of that file
+  std::vector<std::string> unknownVariables;  ///< as base::unknownVariables() shows them
+
+  // What programs of NCCL would load that have no library path of their own.
+  std::optional<NcclLibrary> nccl;  ///< nothing: the loader finds none
+  std::string ownNccl;              ///< path of Tutti's; empty where it is not found
 };
 
 /// Of this machine, for `ranks` ranks; 0: one for each core that this process may use.

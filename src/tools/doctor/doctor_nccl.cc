@@ -92,7 +92,13 @@ Output outputOf(const std::vector<std::string>& words, const std::vector<std::st
   std::vector<char*> arguments, environment;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  for (char** entry = environ; *entry; ++entry) environment.push_back(*entry);
+  const auto isReplaced = [&](std::string_view entry) {
+    return std::ranges::any_of(variables, [&](const std::string& variable) {
+      return entry.starts_with(variable.substr(0, variable.find('=') + 1));
+    });
+  };
+  for (char** entry = environ; *entry; ++entry)
+    if (!isReplaced(*entry)) environment.push_back(*entry);
   for (const std::string& variable : variables)
     environment.push_back(const_cast<char*>(variable.c_str()));
   environment.push_back(nullptr);
@@ -177,8 +183,10 @@ void askPython(const std::string& path, std::chrono::milliseconds longest, NcclU
 }
 
 /// The loader lists what it would load, and does not start the program.
-void askLoader(const std::string& path, std::chrono::milliseconds longest, NcclUse& use) {
-  const Output output = outputOf({path}, {"LD_TRACE_LOADED_OBJECTS=1"}, longest);
+void askLoader(const std::string& path, std::vector<std::string> variables,
+               std::chrono::milliseconds longest, NcclUse& use) {
+  variables.emplace_back("LD_TRACE_LOADED_OBJECTS=1");
+  const Output output = outputOf({path}, variables, longest);
   static const std::regex found(R"((?:libnccl\.so\S* => )?(/\S*libnccl\.so\S*) \(0x[0-9a-f]+\))");
   std::istringstream lines(output.text);
   for (std::string line; std::getline(lines, line);) {
@@ -188,19 +196,6 @@ void askLoader(const std::string& path, std::chrono::milliseconds longest, NcclU
       use.obstacle = "the loader finds no libnccl.so.2";
   }
   if (!output.ended) use.obstacle = "the loader has not answered";
-}
-
-/// Beside this program: in the build tree, and as they are installed.
-std::string ownLibrary() {
-  std::error_code unknown;
-  const fs::path program = fs::read_symlink("/proc/self/exe", unknown);
-  for (const char* folder : {"../lib", "../lib/tutti-nccl", "../lib64/tutti-nccl",
-                             "../lib/x86_64-linux-gnu/tutti-nccl"}) {
-    const fs::path library = program.parent_path() / folder / "libnccl.so.2";
-    if (fs::exists(library, unknown))
-      return fs::weakly_canonical(library.parent_path()) / "libnccl.so.2";
-  }
-  return "";
 }
 
 }  // namespace
@@ -232,8 +227,36 @@ NcclLibrary readNcclLibrary(const std::string& path) {
   return library;
 }
 
+std::string NcclLibrary::describe() const {
+  return base::message(path, isTutti ? ": Tutti's, NCCL " : ": not Tutti's, NCCL ",
+                       version.empty() ? "of an unknown version" : version);
+}
+
+std::string ownNccl() {
+  std::error_code unknown;
+  const fs::path program = fs::read_symlink("/proc/self/exe", unknown);
+  // In the build tree, and as they are installed.
+  for (const char* folder : {"../lib", "../lib/tutti-nccl", "../lib64/tutti-nccl",
+                             "../lib/x86_64-linux-gnu/tutti-nccl"}) {
+    const fs::path library = program.parent_path() / folder / "libnccl.so.2";
+    if (fs::exists(library, unknown))
+      return fs::weakly_canonical(library.parent_path()) / "libnccl.so.2";
+  }
+  return "";
+}
+
+std::optional<NcclLibrary> findLoadersNccl(std::chrono::milliseconds longest) {
+  // What is preloaded is looked for as what is linked is. The shell has no path of its own.
+  const char* const before = std::getenv("LD_PRELOAD");
+  const std::string preloaded = base::message(before ? before : "", " libnccl.so.2");
+  NcclUse use;
+  askLoader("/bin/sh", {"LD_PRELOAD=" + preloaded}, longest, use);
+  if (use.libraries.empty()) return std::nullopt;
+  return use.libraries[0];
+}
+
 NcclUse findNccl(const std::string& program, std::chrono::milliseconds longest) {
-  NcclUse use{.program = program, .own = ownLibrary()};
+  NcclUse use{.program = program, .own = ownNccl()};
   const std::string path = pathOf(program);
   const ElfFile file = readElfFile(path);
   if (isPython(path)) {
@@ -248,7 +271,7 @@ NcclUse findNccl(const std::string& program, std::chrono::milliseconds longest) 
     use.obstacle = "it is linked statically, and takes no library from outside";
     use.mend = "link it with the shared libnccl.so.2";
   } else {
-    askLoader(path, longest, use);
+    askLoader(path, {}, longest, use);
   }
   return use;
 }
@@ -256,10 +279,7 @@ NcclUse findNccl(const std::string& program, std::chrono::milliseconds longest) 
 Finding checkNccl(const NcclUse& use) {
   Finding found{.check = "libnccl.so.2"};
   for (const NcclLibrary& library : use.libraries)
-    found.measured +=
-        base::message(found.measured.empty() ? "" : "; ", library.path, ": ",
-                      library.isTutti ? "Tutti's, NCCL " : "not Tutti's, NCCL ",
-                      library.version.empty() ? "of an unknown version" : library.version);
+    found.measured += (found.measured.empty() ? "" : "; ") + library.describe();
   const bool isTuttis =
       !use.libraries.empty() && std::ranges::all_of(use.libraries, &NcclLibrary::isTutti);
   if (isTuttis && use.obstacle.empty()) return found;

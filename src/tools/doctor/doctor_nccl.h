@@ -3,19 +3,13 @@
 // `tutti doctor --nccl PROGRAM`: which libnccl.so.2 a program loads.
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/tools/doctor/doctor_checks.h"
 
 namespace tutti::tools {
-
-/// A library with NCCL's names, as its file tells.
-struct NcclLibrary {
-  std::string path;
-  bool isTutti = false;
-  std::string version;  ///< "2.30.7"; empty where the file does not say
-};
 
 /// What is known of a program.
 struct NcclUse {
@@ -34,6 +28,12 @@ NcclLibrary readNcclLibrary(const std::string& path);
 /// it has imported PyTorch. Ends within `longest`. Throws InvalidArgument where there is no such
 /// program.
 NcclUse findNccl(const std::string& program, std::chrono::milliseconds longest);
+
+/// What the loader finds for a program without a path of its own: by LD_PRELOAD, LD_LIBRARY_PATH,
+/// and its cache. Nothing where it finds none, or has not answered within `longest`.
+std::optional<NcclLibrary> findLoadersNccl(std::chrono::milliseconds longest);
+/// Path of Tutti's libnccl.so.2 beside this program; empty where it is not found.
+std::string ownNccl();
 
 /// Good: the program loads Tutti's, and no other.
 Finding checkNccl(const NcclUse& use);

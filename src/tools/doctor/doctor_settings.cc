@@ -1,12 +1,12 @@
 // The checks of what the environment says about transports, devices and the tuning table.
 
 #include <algorithm>
-#include <cstdio>
 
 #include "src/base/check.h"
 #include "src/base/printable.h"
 #include "src/communicator/endpoints.h"
 #include "src/tools/doctor/doctor_checks.h"
+#include "transports/ucx/quirks.h"
 #include "transports/ucx/settings.h"
 
 namespace tutti::tools {
@@ -46,9 +46,8 @@ std::string joined(const std::vector<std::string>& items, const char* between) {
 /// Up to 1.19 it compares whole names.
 bool knowsShortForms(const topology::Machine& machine) {
   const topology::LibraryVersion* const ucx = machine.library("UCX");
-  int major = 0, minor = 0;
-  if (!ucx || std::sscanf(ucx->version.c_str(), "%d.%d", &major, &minor) != 2) return true;
-  return major > 1 || minor > 19;
+  const auto version = ucx ? transports::ucx::parseUcxVersion(ucx->version) : std::nullopt;
+  return !version || *version >= transports::ucx::UcxVersion{1, 20, 0};
 }
 
 /// What is wrong with an item of UCX_NET_DEVICES; empty where it names a device that can be used.
@@ -173,6 +172,28 @@ Finding checkTuning(const DoctorFacts& f) {
           .why = "rank 0 reads it whenever a communicator is made, and cannot",
           .mend = message("unset TUTTI_TUNING; or measure anew: tutti tune -n ", f.ranks,
                           " -o tuning.txt")};
+}
+
+Finding checkFoundNccl(const DoctorFacts& f) {
+  if (!f.nccl) return {.check = "libnccl.so.2", .measured = "the loader finds none"};
+  Finding found{.check = "libnccl.so.2", .measured = f.nccl->describe()};
+  if (f.nccl->isTutti) return found;
+  found.state = State::Note;
+  found.why = "programs that use NCCL load this one, unless they have a path of their own";
+  const std::string library =
+      f.ownNccl.empty() ? "PREFIX/lib/tutti-nccl/libnccl.so.2" : shellWord(f.ownNccl);
+  found.mend = message("to use Tutti: LD_PRELOAD=", library, " PROGRAM");
+  return found;
+}
+
+Finding checkVariables(const DoctorFacts& f) {
+  if (f.unknownVariables.empty())
+    return {.check = "variables", .measured = "all that begin with TUTTI_ have a meaning"};
+  return {.check = "variables",
+          .state = State::Note,
+          .measured = "without a meaning: " + joined(f.unknownVariables, ", "),
+          .why = "nothing reads them",
+          .mend = "see tutti-environment(7) for the names"};
 }
 
 }  // namespace tutti::tools

@@ -1,5 +1,7 @@
 // Which libnccl.so.2 a program loads: programs linked with one, Python by a stand-in, and what
-// cannot be told. The arguments are a program that is linked with Tutti's, and the stand-in.
+// cannot be told; and which one the loader finds for a program without a path of its own. The
+// arguments are a program that is linked with Tutti's, the stand-in, and a library that is not
+// Tutti's.
 
 #include "src/tools/doctor/doctor_nccl.h"
 
@@ -26,8 +28,9 @@ using tests::outcomeOf;
 using tests::TemporaryFolder;
 using tests::withVariables;
 
-std::string linkedProgram, standIn;
-const tests::Arguments commandLine{{"PROGRAM", &linkedProgram}, {"STAND_IN", &standIn}};
+std::string linkedProgram, standIn, otherLibrary;
+const tests::Arguments commandLine{
+    {"PROGRAM", &linkedProgram}, {"STAND_IN", &standIn}, {"OTHER_LIBRARY", &otherLibrary}};
 
 std::string writeTo(const TemporaryFolder& folder, const std::string& name,
                     const std::string& text) {
@@ -134,6 +137,36 @@ TEST(DoctorNccl, AsksPythonWhatPyTorchLoads) {
   withVariables({{"STAND_IN_WAITS", "1"}}, [&] {
     EXPECT_EQ(findNccl(python, 300ms).obstacle, "it has not imported torch within 300 ms");
   });
+}
+
+/// What the loader finds, with these variables and no others.
+std::string foundWith(const tests::Variables& variables) {
+  std::string found;
+  const TemporaryFolder folder;
+  const std::string answer = folder.path() / "answer";
+  withVariables(variables, [&] {
+    const auto library = findLoadersNccl(20s);
+    std::ofstream(answer) << (library ? library->describe() : "none");
+  });
+  return tests::contentsOf(answer);
+}
+
+TEST(LoadersNccl, IsTheFirstOnTheLoadersPath) {
+  namespace fs = std::filesystem;
+  const fs::path other = fs::canonical(otherLibrary), otherFolder = other.parent_path();
+  const std::string theirs = other.string() + ": not Tutti's, NCCL 2.30.7";
+  const NcclUse linked = findNccl(linkedProgram, 20s);
+  ASSERT_EQ(linked.libraries.size(), 1U) << linked.obstacle;
+  const std::string own = linked.libraries[0].path, ownFolder = fs::path(own).parent_path();
+  EXPECT_EQ(foundWith({{"LD_LIBRARY_PATH", otherFolder.c_str()}}), theirs);
+  const std::string both = ownFolder + ":" + otherFolder.string();
+  EXPECT_EQ(foundWith({{"LD_LIBRARY_PATH", both.c_str()}}), own + ": Tutti's, NCCL 2.32.3");
+  // What is preloaded goes before the path.
+  EXPECT_EQ(foundWith({{"LD_LIBRARY_PATH", ownFolder.c_str()}, {"LD_PRELOAD", other.c_str()}}),
+            theirs);
+  EXPECT_EQ(foundWith({{"LD_LIBRARY_PATH", otherFolder.c_str()},
+                       {"LD_PRELOAD", "/nowhere/libnccl.so.2"}}),
+            theirs);
 }
 
 }  // namespace

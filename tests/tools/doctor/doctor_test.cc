@@ -62,7 +62,7 @@ TEST(Doctor, FindsNothingWhereNothingIsWrong) {
     EXPECT_FALSE(f.measured.empty()) << f.check;
     EXPECT_TRUE(names.insert(f.check).second) << f.check;
   }
-  EXPECT_EQ(names.size(), 22u);
+  EXPECT_EQ(names.size(), 25u);
 }
 
 TEST(Doctor, CountsCores) {
@@ -73,6 +73,58 @@ TEST(Doctor, CountsCores) {
   expect(checkCores(with(bound)), State::Slow, "2 cores for 8 ranks", "taskset -cp 0-15 $$");
   expect(checkCores(with([&](auto& f) { bound(f), f.ranks = 2; })), State::Note,
          "the machine has 8", "");
+}
+
+TEST(Doctor, KnowsWhatACpusetAllows) {
+  const auto within = [](int ranks, int count) {
+    return checkCores(with([&](auto& f) {
+      f.ranks = ranks;
+      f.machine.usable = {0, 2};
+      f.cpuSet = {count, "cpuset 0,2 of cgroup /job"};
+    }));
+  };
+  expect(within(2, 2), State::Note, "2 cores for 2 ranks: cpuset 0,2 of cgroup /job; the machine",
+         "");
+  expect(within(3, 2), State::Slow, "cpuset 0,2 of cgroup /job", "--cpuset-cpus");
+  // A process that is bound to less than its set may widen that itself.
+  expect(within(3, 16), State::Slow, "2 cores for 3 ranks", "taskset -cp");
+}
+
+TEST(Doctor, ComparesCpuQuotasWithRanks) {
+  const auto quota = [](int ranks, double cpus) {
+    return checkCpuQuota(with([&](auto& f) {
+      f.ranks = ranks;
+      f.cpuQuota = {cpus, "CPU cgroup /job (x of each y us)"};
+    }));
+  };
+  expect(checkCpuQuota(good()), State::Good, "none", "");
+  expect(quota(8, 8), State::Good, "8 CPUs for 8 ranks, 1 for each: CPU cgroup /job", "");
+  expect(quota(4, 1.5), State::Slow, "1.5 CPUs for 4 ranks, 0.375 for each: CPU cgroup /job",
+         "raise the quota (Docker: --cpus, Kubernetes: limits.cpu) to 4, or tutti run -n 1");
+  const Finding half = quota(1, 0.5);
+  expect(half, State::Slow, "0.5 CPUs for 1 rank", "limits.cpu) to 1");
+  EXPECT_EQ(half.mend.find("tutti run"), std::string::npos) << half.mend;
+}
+
+TEST(Doctor, SaysWhichNcclTheLoaderFinds) {
+  const auto found = [](bool isTutti) {
+    return checkFoundNccl(with([&](auto& f) {
+      f.nccl = {{"/opt/libnccl.so.2", isTutti, "2.30.7"}};
+      f.ownNccl = "/my tutti/libnccl.so.2";
+    }));
+  };
+  expect(checkFoundNccl(good()), State::Good, "the loader finds none", "");
+  expect(found(true), State::Good, "/opt/libnccl.so.2: Tutti's, NCCL 2.30.7", "");
+  expect(found(false), State::Note, "/opt/libnccl.so.2: not Tutti's, NCCL 2.30.7",
+         "LD_PRELOAD='/my tutti/libnccl.so.2' PROGRAM");
+}
+
+TEST(Doctor, NamesVariablesWithoutAMeaning) {
+  expect(checkVariables(good()), State::Good, "have a meaning", "");
+  expect(checkVariables(with([](auto& f) {
+           f.unknownVariables = {"TUTTI_LOGG (did you mean TUTTI_LOG?)", "TUTTI_X"};
+         })),
+         State::Note, "TUTTI_LOGG (did you mean TUTTI_LOG?), TUTTI_X", "");
 }
 
 TEST(Doctor, WantsSharedMemoryForAllRanks) {

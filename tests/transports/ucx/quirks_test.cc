@@ -17,6 +17,7 @@ namespace {
 using transports::ucx::has;
 using transports::ucx::KnownQuirk;
 using transports::ucx::knownQuirks;
+using transports::ucx::parseUcxVersion;
 using transports::ucx::Quirk;
 using transports::ucx::quirksOf;
 using transports::ucx::UcxVersion;
@@ -44,6 +45,14 @@ TEST(UcxQuirks, EndWithTheVersionThatMendsThem) {
 TEST(UcxQuirks, OfDebiansAreAll) {
   EXPECT_EQ(quirksOf(kDebians).size(), knownQuirks().size());
   EXPECT_LT(quirksOf({1, 22, 0}).size(), knownQuirks().size());
+}
+
+TEST(UcxQuirks, AreOfAVersionThatIsRead) {
+  EXPECT_EQ(parseUcxVersion("1.13.1"), (UcxVersion{1, 13, 1}));
+  EXPECT_EQ(parseUcxVersion("1.22.0-rc2"), (UcxVersion{1, 22, 0}));
+  for (const char* text :
+       {"", "1", "1.13", "1.13.", "1..1", "a.b.c", "1.13.x", "-1.0.0", "of tomorrow"})
+    EXPECT_FALSE(parseUcxVersion(text)) << text;
 }
 
 TEST(UcxQuirks, AreOfTheVersionThatIsLoaded) {

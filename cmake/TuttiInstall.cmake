@@ -125,7 +125,7 @@ function(tutti_shared_libraries)
   list(FILTER libraries INCLUDE REGEX "^tutti_parallel_")
   list(REMOVE_ITEM libraries tutti_parallel_samples)
   tutti_shared_library(tutti_parallel_shared tutti_parallel ${libraries})
-  target_link_libraries(tutti_parallel_shared PUBLIC tutti_shared PRIVATE ${TUTTI_OPENBLAS} PkgConfig::pcre2)
+  target_link_libraries(tutti_parallel_shared PUBLIC tutti_shared PRIVATE PkgConfig::openblas PkgConfig::pcre2)
   set_target_properties(tutti_parallel_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${soversion}
                         EXPORT_NAME parallel INSTALL_RPATH $ORIGIN)
 

@@ -1,7 +1,7 @@
 // What no file of the repository may contain: paths of somebody's machine, and words that mark
-// unfinished work; that one page and one list name every environment variable; and that a source file
-// includes its own header before all else. The words are put together here so that this file passes
-// its own test.
+// unfinished work; that one page and one list name every environment variable; that the build says
+// which versions of packages it needs; and that a source file includes its own header before all
+// else. The words are put together here so that this file passes its own test.
 
 #include <gtest/gtest.h>
 
@@ -129,6 +129,33 @@ TEST(Text, KnowsTheVariablesOfDevelopers) {
   for (const std::string_view known : base::knownVariables()) read.erase(std::string(known));
   EXPECT_GE(read.size(), 10u);
   EXPECT_EQ(read, namesOf(base::developersVariables())) << "what is read, and " << kList;
+}
+
+/// Whether a line of CMake looks for a package of libraries and says no least version of it.
+bool lacksVersion(const std::string& line) {
+  static const std::regex package("find_package\\((\\w+)([^)]*)"), versioned("^ [0-9.]+ .*"),
+      modules("pkg_check_modules\\([^)]*\\)");
+  std::smatch found;
+  if (std::regex_search(line, found, modules)) return found.str().find(">=") == std::string::npos;
+  if (!std::regex_search(line, found, package)) return false;
+  // Of CMake itself, and toolchains that the build looks at more closely.
+  const Names without{"Threads", "PkgConfig", "CUDAToolkit", "Python3"};
+  return !without.contains(found[1]) && !std::regex_match(found[2].str(), versioned);
+}
+
+TEST(Text, NamesTheLeastVersionOfEveryPackage) {
+  int packages = 0;
+  for (const SourceFile& file : readTree(sourceRoot)) {
+    if (!file.path.ends_with("CMakeLists.txt") && !file.path.ends_with(".cmake")) continue;
+    for (const std::string& line : file.lines) {
+      packages += line.find("find_package(") != std::string::npos;
+      EXPECT_FALSE(lacksVersion(line)) << file.path << ": " << line;
+    }
+  }
+  EXPECT_GE(packages, 20);
+  for (const char* line : {"find_package(CLI11 REQUIRED)", "find_package(benchmark QUIET)",
+                           "pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)"})
+    EXPECT_TRUE(lacksVersion(line)) << line;
 }
 
 TEST(Text, IsRefusedWhenItShouldBe) {

@@ -56,7 +56,7 @@ struct ExpertsOptions {
   int64_t width = 0, inner = 0;
   bool gated = false;  ///< experts are SwiGLU MLPs; otherwise two maps around a GELU
   bool bias = true;
-  double deviation = 0.02, residualDeviation = 0.02;
+  double deviation = kDeviation, residualDeviation = kDeviation;
   bool sequenceParallel = false;
   const BranchPurposes& purposes;  ///< a reference, so that nobody leaves it out
   ExpertOptions experts;

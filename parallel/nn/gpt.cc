@@ -7,10 +7,9 @@
 namespace tutti::parallel {
 
 namespace {
-constexpr double kDeviation = 0.02;  // GPT-2's
-// GPT-2's 0.02 again would let the first blocks drown a token's identity in a narrow residual
-// stream: at width 128, The Jargon File is learned to 2.27 nats a byte with it and to 2.17 with
-// this.
+// GPT-2's 0.02 (kDeviation) would let the first blocks drown a token's identity in a narrow
+// residual stream: at width 128, The Jargon File is learned to 2.27 nats a byte with it and to 2.17
+// with this.
 constexpr double kEmbeddingDeviation = 0.05;
 }  // namespace
 

@@ -9,6 +9,8 @@
 
 namespace tutti::parallel {
 
+inline constexpr double kDeviation = 0.02;  ///< of weights' first values: GPT-2's
+
 struct ColumnLinearOptions {
   struct Map {
     std::string name;
@@ -21,7 +23,7 @@ struct ColumnLinearOptions {
   const BranchPurposes& purposes;  ///< a reference, so that nobody leaves it out
   UnitId unit = 0;
   int64_t inputs = 0;
-  double deviation = 0.02;  ///< of the weights' first values; biases start at zero
+  double deviation = kDeviation;  ///< of the weights' first values; biases start at zero
   bool bias = true;
   bool sequenceParallel = false;  ///< x is this rank's rows
   int owner = -1;                 ///< the weights' (Parameter::owner): nothing is cut
@@ -57,7 +59,7 @@ struct RowLinearOptions {
   const BranchPurposes& purposes;
   UnitId unit = 0;
   int64_t inputs = 0, outputs = 0;
-  double deviation = 0.02;  ///< of the weight's first values; the bias starts at zero
+  double deviation = kDeviation;  ///< of the weight's first values; the bias starts at zero
   bool bias = true;
   bool sequenceParallel = false;  ///< y is this rank's rows
   int owner = -1;                 ///< the weights': nothing is cut

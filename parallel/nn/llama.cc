@@ -5,10 +5,6 @@
 
 namespace tutti::parallel {
 
-namespace {
-constexpr double kDeviation = 0.02;
-}  // namespace
-
 void check(const LlamaOptions& o) {
   require(o.vocabulary > 0, "the vocabulary needs at least one token, not ", o.vocabulary);
   require(o.context > 0, "the context needs at least one token, not ", o.context);

@@ -73,10 +73,10 @@ struct LlamaBlockOptions {
   UnitId unit = 0;
   int64_t context = 0, width = 0, heads = 0, kvHeads = 0, inner = 0;
   double ropeBase = 10'000, epsilon = 1e-5;
-  double deviation = 0.02;          ///< first values of the weights
-  double residualDeviation = 0.02;  ///< of the two that write to the residual stream
-  bool sequenceParallel = false;    ///< what lies between branches is cut by rows
-  bool recomputeAttention = false;  ///< what attention gives is not kept
+  double deviation = kDeviation;          ///< first values of the weights
+  double residualDeviation = kDeviation;  ///< of the two that write to the residual stream
+  bool sequenceParallel = false;          ///< what lies between branches is cut by rows
+  bool recomputeAttention = false;        ///< what attention gives is not kept
   ContextAttention contextAttention = ContextAttention::Ring;
   ExpertOptions experts = {};                   ///< count 0: one MLP
   int64_t expertNumber = 0;                     ///< of the block, among those that have experts

@@ -30,10 +30,10 @@ struct BlockOptions {
   std::string name;
   UnitId unit = 0;
   int64_t width = 0, heads = 0;
-  double deviation = 0.02;          ///< first values of the weights
-  double residualDeviation = 0.02;  ///< of the two that write to the residual stream
-  bool sequenceParallel = false;    ///< what lies between branches is cut by rows
-  bool recomputeAttention = false;  ///< what attention gives is not kept
+  double deviation = kDeviation;          ///< first values of the weights
+  double residualDeviation = kDeviation;  ///< of the two that write to the residual stream
+  bool sequenceParallel = false;          ///< what lies between branches is cut by rows
+  bool recomputeAttention = false;        ///< what attention gives is not kept
   ContextAttention contextAttention = ContextAttention::Ring;
   int attentionOwner = -1, mlpOwner = -1;  ///< of each branch's weights, norm and all
   ExpertOptions experts = {};              ///< count 0: one MLP
@@ -63,7 +63,7 @@ struct AttentionOptions {
   UnitId unit = 0;
   int64_t width = 0, heads = 0;
   int64_t kvHeads = 0;  ///< of keys and values; divides heads
-  double deviation = 0.02, residualDeviation = 0.02;
+  double deviation = kDeviation, residualDeviation = kDeviation;
   bool bias = true, sequenceParallel = false;
   bool recompute = false;  ///< its result is not kept: backward computes it again
   ContextAttention context = ContextAttention::Ring;  ///< where ranks have some positions each

@@ -4,6 +4,7 @@
 // the ranks of one job, and the news that a rank has died. Everything at set-up time (addresses,
 // windows, agreement) and everything about failure travels here; user data never does.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -57,9 +58,11 @@ class ControlListener {
   /// `peer` called leave(): it is gone for ever too, but on purpose. Messages that it sent before
   /// are delivered first.
   virtual void onPeerLeft(int peer) { onPeerLost(peer, "left the job"); }
-  /// About every 50 ms, for deadlines and reports.
+  /// About every kTick, for deadlines and reports.
   virtual void onTick() = 0;
 };
+
+inline constexpr std::chrono::milliseconds kTick{50};
 
 /// One rank's end of the control plane of one job.
 class ControlPlane {

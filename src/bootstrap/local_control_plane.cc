@@ -13,8 +13,6 @@
 namespace tutti::bootstrap {
 namespace {
 
-constexpr std::chrono::milliseconds kTick{50};
-
 class Hub : public std::enable_shared_from_this<Hub> {
  public:
   explicit Hub(int size) : info_(describeThisProcess()), attached_(size) {

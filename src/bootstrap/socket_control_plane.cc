@@ -23,7 +23,6 @@ namespace tutti::bootstrap {
 namespace {
 
 using Time = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kTick{50};
 /// After a connection's end this long for its process to end too, so that the right one is named:
 /// the kernel closes a dying process's sockets a little before it reports its death.
 constexpr std::chrono::milliseconds kEndGrace{100}, kNoGrace{0};

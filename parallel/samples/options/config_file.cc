@@ -14,8 +14,6 @@ namespace tutti::parallel {
 
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
-
 class TomlFile final : public CLI::Config {
  public:
   explicit TomlFile(CLI::App& app) : app_(app) {}
@@ -44,11 +42,11 @@ class TomlFile final : public CLI::Config {
  private:
   toml::table parse(std::istream& input) const {
     const std::string name = app_.get_config_ptr()->as<std::string>();
-    std::string text(kMostBytes + 1, '\0');
+    std::string text(kMostConfigBytes + 1, '\0');
     input.read(text.data(), std::ssize(text));
     text.resize(static_cast<size_t>(input.gcount()));
     require(!input.bad(), name, " cannot be read");
-    require(text.size() <= kMostBytes, name, " has more than ", kMostBytes,
+    require(text.size() <= kMostConfigBytes, name, " has more than ", kMostConfigBytes,
             " bytes, and no flags need so many");
     try {
       return toml::parse(text);

@@ -9,11 +9,15 @@
 //   stages = [3, 3, 2]        --stages 3,3,2
 //   deterministic = true      --deterministic
 
+#include <cstdint>
+
 namespace CLI {
 class App;
 }  // namespace CLI
 
 namespace tutti::parallel {
+
+inline constexpr uint64_t kMostConfigBytes = 1 << 20;  ///< that a file of settings may have
 
 /// Adds --config. Parsing then throws InvalidArgument naming file and line when the file is no
 /// TOML, a key is no flag, or its value is none for it: tables, dates, nested arrays, and what the

@@ -7,13 +7,13 @@
 
 #include "parallel/checkpoint/file.h"
 #include "parallel/checkpoint/json.h"
+#include "parallel/samples/options/config_file.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
 
 namespace {
 
-constexpr uint64_t kMostBytes = 1 << 20;       // of the file
 constexpr int64_t kMostSequences = 1'000'000;  // of a batch: far above all use
 constexpr int64_t kMostSteps = 1'000'000'000, kMostPatience = 1'000'000;
 constexpr double kMostElements = 1'000'000'000'000;  // of a bucket
@@ -181,7 +181,7 @@ void readFp16(Members& members, DeepSpeedConfig& config) {
 }  // namespace
 
 DeepSpeedConfig readDeepSpeedConfig(const std::filesystem::path& path) {
-  const Json json = parseJson(path.string(), readText(path, kMostBytes));
+  const Json json = parseJson(path.string(), readText(path, kMostConfigBytes));
   Members members(path.string(), json);
   DeepSpeedConfig config;
   const auto sequences = [&](const char* key, int64_t& value) {

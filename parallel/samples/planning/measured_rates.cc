@@ -17,7 +17,7 @@ namespace tutti::parallel {
 
 namespace {
 
-constexpr int kTurns = 9;
+constexpr int kTimings = 9;
 // The largest that is measured for ranks that are not there.
 constexpr int64_t kLayersHere = 8, kWidthHere = 512, kHeadsHere = 8, kTokensHere = 256;
 
@@ -182,7 +182,7 @@ DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
   for (int64_t i = 0; i < rank.options.model.layers; ++i)
     layers.emplace_back(rank.options.model, tokens, rank);
   std::map<std::string, std::vector<double>> seconds;  // by kernel, of all layers in a turn
-  for (int turn = 0; turn < kTurns; ++turn) {
+  for (int turn = 0; turn < kTimings; ++turn) {
     if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
     for (auto& [kernel, turns] : seconds) turns.push_back(0);
     for (const Calls& layer : layers)

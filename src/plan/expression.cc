@@ -92,7 +92,10 @@ ExpressionId Expressions::intern(Node node, std::span<const ExpressionId> operan
   }
   node.round = nodes_[operands[0]].round;
   node.chunk = nodes_[operands[0]].chunk;
-  for (ExpressionId operand : operands) node.leaves += nodes_[operand].leaves;
+  // Sums that are doubled again and again would come round to few leaves.
+  uint64_t leaves = 0;
+  for (ExpressionId operand : operands) leaves += nodes_[operand].leaves;
+  node.leaves = static_cast<uint32_t>(std::min<uint64_t>(leaves, UINT32_MAX));
   setSpan(node, operands);
   node.operands = static_cast<uint32_t>(operands_.size());
   node.count = static_cast<uint32_t>(operands.size());

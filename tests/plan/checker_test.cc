@@ -47,6 +47,27 @@ TEST(Checker, ScratchIsReusedByTheNextRound) {
                 {"scratch 0", "lane 0, step 0", "while it is", "lane 1, step 0"});
 }
 
+// A sum that is doubled 33 times has no leaf more, if they are counted modulo 2^32, and too many to
+// walk.
+TEST(Checker, RefusesASumThatIsDoubledAgainAndAgain) {
+  PlanSpec spec = handmadeSpec(Collective::AllReduce, 1);
+  constexpr uint32_t kTimes = 33;
+  spec.scratchBlocks = 2 * kTimes + 2;
+  Program program{{{0, {}}}};
+  std::vector<Step>& steps = program.lanes[0].steps;
+  for (uint32_t copy : {0, 1})
+    steps.push_back({.sources = {local(Buffer::In, 0)}, .targets = {local(Buffer::Scratch, copy)}});
+  for (uint32_t time = 0; time < kTimes; ++time)
+    steps.push_back(
+        {.sources = {local(Buffer::Scratch, 2 * time), local(Buffer::Scratch, 2 * time + 1)},
+         .targets = {local(Buffer::Scratch, 2 * time + 2), local(Buffer::Scratch, 2 * time + 3)},
+         .fold = Fold::Listed});
+  steps.push_back({.sources = {local(Buffer::Scratch, 2 * kTimes)},
+                   .targets = {local(Buffer::Out, 0)},
+                   .completes = true});
+  expectRefusal(refusal(spec, {program}), {"ranks enter many times"});
+}
+
 TEST(Checker, NamesACycleOfDependencies) {
   auto [spec, programs] = handover();
   programs[0].lanes[0].steps[0].after.push_back({1, 0});

@@ -38,10 +38,9 @@ transports/tcp transports/ucx src/executor src/executor/host src/executor/copy s
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/wire src/bootstrap collectives transports transports/joined transports/shm transports/ucx \
 src/executor/host src/communicator \
-src/launch src/tools/plan parallel/tensor parallel/checkpoint parallel/kernels parallel/kernels/dry \
+src/launch parallel/tensor parallel/checkpoint parallel/kernels parallel/kernels/dry \
 parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \
 parallel/data parallel/engine parallel/dry parallel/planner parallel/huggingface"
-    "src/tools/plan       : include/tutti src/base src/plan"
     "parallel/tensor      : include/tutti"
     "parallel/checkpoint  : include/tutti parallel/tensor"
     "parallel/kernels     : include/tutti parallel/tensor"

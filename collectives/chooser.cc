@@ -72,14 +72,14 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
 }
 
 void checkName(const std::string& algorithm) {
-  if (algorithm == kPreferMapped) return;
+  if (algorithm == kPreferMapped || algorithm == kByFile) return;
   const AlgorithmName named(algorithm);
   TUTTI_REQUIRE(named.wellFormed, "algorithm \"", base::printable(algorithm),
                 "\": behind the slash is no number of channels");
   for (int i = 0; i < plan::kAlgorithmCount; ++i)
     if (named.algorithm == plan::toString(static_cast<Algorithm>(i))) return;
   base::fail(ErrorCode::InvalidArgument, "algorithm \"", base::printable(algorithm), "\" is not ",
-             plan::algorithmNames());
+             plan::algorithmNames(), ", nor ", kByFile);
 }
 
 /// Whether a preference may name it. Each algorithm that a collective has for some ranks and hosts
@@ -197,6 +197,53 @@ std::string reasonOf(const plan::CollectiveRequest& request, const Choice& choic
   return reason;
 }
 
+/// Puts the file's plan, which can serve the call, before those of its protocol, and takes it.
+void takeFile(const AlgorithmFile& file, const plan::CollectiveRequest& request,
+              const topology::Topology& topology, const topology::Tuning& tuning, Choice& choice) {
+  const PlanSpec& spec = file.spec();
+  const double microseconds =
+      predictMicroseconds(file.info(), spec, request.blockBytes(), topology, tuning);
+  const bool mapped = spec.protocol == Protocol::Mapped;
+  const auto place = std::ranges::find_if(choice.candidates, [&](const Candidate& candidate) {
+    return (candidate.spec.protocol == Protocol::Mapped) == mapped;
+  });
+  choice.candidates.insert(place, {spec, microseconds});
+  const std::string plan = base::message("file, the plan of ", base::printable(file.path()),
+                                         ", predicted ", duration(microseconds));
+  if (!mapped) {
+    choice.spec = spec;
+    choice.mapped.reset();
+    choice.reason = base::message(request.describe(), ": ", plan);
+  } else if (request.mappable && request.op != ReduceOp::PreMulSum) {
+    choice.mapped = spec;
+    choice.reason += base::message("; instead, where all buffers are mapped, ", plan);
+  }
+}
+
+Choice chooseFromLibrary(const plan::CollectiveRequest& request, const topology::Topology& topology,
+                         const topology::Tuning& tuning) {
+  Choice choice;
+  choice.candidates = collect(Protocol::Simple, request, topology, tuning);
+  if (choice.candidates.empty() && forced(request) && request.collective == Collective::Barrier) {
+    plan::CollectiveRequest any = request;
+    any.algorithm.clear();
+    return chooseFromLibrary(any, topology, tuning);
+  }
+  if (choice.candidates.empty()) nothingFits(request, topology);
+  const std::vector<Candidate> mappedOnes = collect(Protocol::Mapped, request, topology, tuning);
+  const Preferred preference = preferred(request, topology, tuning);
+  plan::CollectiveRequest asked = request;
+  if (preference.mapped == true) asked.algorithm = kPreferMapped;
+  if (preference.mapped != false)
+    choice.mapped = mappedForm(asked, choice.candidates.front(), mappedOnes);
+  if (preference.algorithm) putFirst(*preference.algorithm, choice.candidates);
+  choice.spec = choice.candidates.front().spec;
+  const size_t simpleOnes = choice.candidates.size();
+  choice.candidates.insert(choice.candidates.end(), mappedOnes.begin(), mappedOnes.end());
+  choice.reason = reasonOf(request, choice, simpleOnes, preference);
+  return choice;
+}
+
 }  // namespace
 
 std::string Choice::describe() const {
@@ -226,27 +273,23 @@ topology::Tuning readTuning(const std::string& path) {
 }
 
 Choice choose(const plan::CollectiveRequest& request, const topology::Topology& topology,
-              const topology::Tuning& tuning) {
+              const topology::Tuning& tuning, const AlgorithmFile* file) {
   if (!request.algorithm.empty()) checkName(request.algorithm);
-  Choice choice;
-  choice.candidates = collect(Protocol::Simple, request, topology, tuning);
-  if (choice.candidates.empty() && forced(request) && request.collective == Collective::Barrier) {
-    plan::CollectiveRequest any = request;
-    any.algorithm.clear();
-    return choose(any, topology, tuning);
+  const bool byFile = request.algorithm == kByFile;
+  if (!byFile && (!file || !request.algorithm.empty()))
+    return chooseFromLibrary(request, topology, tuning);
+  if (byFile && (!file || request.collective != Collective::Barrier)) {
+    const std::string fault = whyNot(kByFile, request, topology, file);
+    if (!fault.empty()) base::fail(ErrorCode::InvalidArgument, fault);
   }
-  if (choice.candidates.empty()) nothingFits(request, topology);
-  const std::vector<Candidate> mappedOnes = collect(Protocol::Mapped, request, topology, tuning);
-  const Preferred preference = preferred(request, topology, tuning);
-  plan::CollectiveRequest asked = request;
-  if (preference.mapped == true) asked.algorithm = kPreferMapped;
-  if (preference.mapped != false)
-    choice.mapped = mappedForm(asked, choice.candidates.front(), mappedOnes);
-  if (preference.algorithm) putFirst(*preference.algorithm, choice.candidates);
-  choice.spec = choice.candidates.front().spec;
-  const size_t simpleOnes = choice.candidates.size();
-  choice.candidates.insert(choice.candidates.end(), mappedOnes.begin(), mappedOnes.end());
-  choice.reason = reasonOf(request, choice, simpleOnes, preference);
+  plan::CollectiveRequest any = request;
+  any.algorithm.clear();
+  Choice choice = chooseFromLibrary(any, topology, tuning);
+  const std::string misfit = file->misfit(request, topology);
+  if (misfit.empty())
+    takeFile(*file, request, topology, tuning, choice);
+  else
+    choice.reason += base::message("; the plan of ", base::printable(file->path()), " ", misfit);
   return choice;
 }
 

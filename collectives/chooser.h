@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/algorithm_file.h"
 #include "collectives/algorithms.h"
 #include "src/plan/request.h"
 #include "src/topology/topology.h"
@@ -46,11 +47,12 @@ void requirePreferences(const topology::Tuning& tuning);
 /// A tuning file's. Throws InvalidArgument naming the file, and the line of what cannot be.
 topology::Tuning readTuning(const std::string& path);
 
+/// A `file` whose plan can serve the call is taken, unless the call names another algorithm.
 /// Between hosts an algorithm may be forced with its channels ("ring/2"): on one host all have one.
 /// Throws InvalidArgument when `request.algorithm` names no algorithm, or one that does not exist
 /// for this collective (Barrier excepted: it takes what there is), and in deterministic mode one
 /// whose expression is not the aligned tree.
 Choice choose(const plan::CollectiveRequest& request, const topology::Topology& topology,
-              const topology::Tuning& tuning);
+              const topology::Tuning& tuning, const AlgorithmFile* file = nullptr);
 
 }  // namespace tutti::collectives

@@ -154,10 +154,16 @@ struct CommunicatorOptions {
   /// TUTTI_DETERMINISTIC=1.
   bool deterministic = false;
   /// Forces one algorithm, if it exists for the collective and the ranks' hosts: "ring",
-  /// "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical" or "mapped".
-  /// Between hosts it may have a number of channels, as in "ring/2". Also TUTTI_ALGORITHM. Must be
-  /// the same on all ranks.
+  /// "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical", "mapped", or
+  /// "file", the plan of `algorithmFile`. Between hosts it may have a number of channels, as in
+  /// "ring/2". Also TUTTI_ALGORITHM. Must be the same on all ranks.
   std::string algorithm = {};
+  /// A file with a plan of yours, as `tutti plan --json` writes it. It is proved before anything
+  /// runs, and then serves each call that it is made for, unless the call names an algorithm; the
+  /// name "file" in `algorithm` forces it like any other. create() throws InvalidArgument naming
+  /// what is wrong with the file. Empty: TUTTI_ALGORITHM_FILE, else none. The plan must be the same
+  /// on all ranks; the path may differ.
+  std::string algorithmFile = {};
   /// The transport between all ranks: "shm", "tcp" or "ucx"; or "shm+tcp" or "shm+ucx": shared
   /// memory on one host, and the other between hosts. Empty: "shm+ucx" if all hosts have RDMA, else
   /// "shm+tcp". Also TUTTI_TRANSPORT. Must be the same on all ranks.

@@ -26,6 +26,7 @@ class Reading {
     env.stragglerMs = number("TUTTI_STRAGGLER_MS", env.stragglerMs, 0, kMostMs);
     env.deterministic = flag("TUTTI_DETERMINISTIC");
     env.algorithm = text("TUTTI_ALGORITHM");
+    env.algorithmFile = text("TUTTI_ALGORITHM_FILE");
     env.interface = text("TUTTI_INTERFACE");
     env.socketInterfaces = text("NCCL_SOCKET_IFNAME");
     env.transport = text("TUTTI_TRANSPORT");

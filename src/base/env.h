@@ -33,6 +33,9 @@ struct Env {
   /// TUTTI_ALGORITHM: forces one algorithm ("ring", between hosts also "ring/2") where it exists;
   /// must be the same on all ranks.
   std::string algorithm;
+  /// TUTTI_ALGORITHM_FILE: file with a plan, as `tutti plan --json` writes it, for the calls that
+  /// it can serve; the plan must be the same on all ranks.
+  std::string algorithmFile;
   /// TUTTI_INTERFACE: name or address of the network interface by which other hosts reach this one.
   std::string interface;
   /// NCCL_SOCKET_IFNAME: which interfaces that may be, as NCCL reads it, where TUTTI_INTERFACE is

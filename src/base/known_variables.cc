@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kKnown[] = {
     "TUTTI_ADDRESS",
     "TUTTI_ALGORITHM",
+    "TUTTI_ALGORITHM_FILE",
     "TUTTI_ALLOW_UNAUTHENTICATED",
     "TUTTI_ATTENTION",
     "TUTTI_BUILD_DIR",

@@ -69,6 +69,7 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   try {
     if (identity.malformed) throw Error(*identity.malformed);
     settings = Settings::from(options);
+    settings.algorithmFile = communicator::ownAlgorithmFile(options.algorithmFile);
     if (identity.rank == 0) settings.tuning = communicator::ownTuning();
   } catch (const Error& e) {
     if (identity.size == 1) throw;
@@ -114,7 +115,8 @@ std::vector<Communicator> makeLocal(
     std::vector<std::shared_ptr<bootstrap::ControlPlane>> planes) {
   TUTTI_REQUIRE(size >= 1 && size <= 16384, "a communicator has 1 to 16384 ranks, not ", size);
   Settings settings = Settings::from(options);
-  settings.tuning = communicator::ownTuning();
+  settings.algorithmFile = ownAlgorithmFile(options.algorithmFile);
+  settings.tuning = ownTuning();
   TUTTI_REQUIRE(options.devices.empty() || std::cmp_equal(options.devices.size(), size),
                 options.devices.size(), " devices for ", size, " ranks");
   std::vector<std::shared_ptr<Communicator::Impl>> impls;
@@ -145,6 +147,10 @@ const topology::Topology& communicator::Inspection::topology(const Communicator&
 }
 const topology::Tuning& communicator::Inspection::tuning(const Communicator& c) {
   return c.impl_->settings.tuning;
+}
+
+const collectives::AlgorithmFile* communicator::Inspection::algorithmFile(const Communicator& c) {
+  return c.impl_->settings.algorithmFile.get();
 }
 
 uint64_t communicator::Inspection::identity(const Communicator& c) {

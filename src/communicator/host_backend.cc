@@ -45,14 +45,13 @@ void HostBackend::requireUsable() const {
 ReadyChoice& HostBackend::choose(const CallFacts& facts, const executor::CallWishes& wishes) {
   auto& slot = choices_[choiceKey(facts, who_.size(), wishNumbers_.numberOf(wishes))];
   if (slot) return *slot;
-  plan::CollectiveRequest request =
-      requestOf(facts, who_.size(), settings_.deterministic, settings_.algorithm, wishes,
-                links_.topology().hostOf);
+  plan::CollectiveRequest request = requestOf(facts, settings_, wishes, links_.topology());
   request.mappable = true;
+  const collectives::AlgorithmFile* const file = settings_.algorithmFile.get();
   const collectives::Choice choice =
-      collectives::choose(request, links_.topology(), settings_.tuning);
+      collectives::choose(request, links_.topology(), settings_.tuning, file);
   const auto prepare = [&](const plan::PlanSpec& spec) {
-    return executor_.prepare(spec, [&](int rank) { return collectives::build(spec, rank); });
+    return executor_.prepare(spec, [&](int rank) { return collectives::build(spec, rank, file); });
   };
   auto ready = std::make_unique<ReadyChoice>();
   ready->staged = prepare(choice.spec);
@@ -61,7 +60,7 @@ ReadyChoice& HostBackend::choose(const CallFacts& facts, const executor::CallWis
   if (choice.mapped && who_.size() > 1) {
     ready->mapped = prepare(*choice.mapped);
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
-    if (request.algorithm.empty())
+    if (request.algorithm.empty() && choice.mapped->algorithm != plan::Algorithm::File)
       ready->mappedBufferPolicy = std::make_unique<plan::MappedBufferPolicy>();
   }
   base::log(LogLevel::Debug, who_.self(), ": for blocks of up to ", request.blockBytes(),

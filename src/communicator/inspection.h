@@ -8,11 +8,16 @@
 
 #include "src/topology/topology.h"
 
+namespace tutti::collectives {
+class AlgorithmFile;
+}
+
 namespace tutti::communicator {
 
 struct Inspection {
   static const topology::Topology& topology(const Communicator& c);
   static const topology::Tuning& tuning(const Communicator& c);
+  static const collectives::AlgorithmFile* algorithmFile(const Communicator& c);  ///< or null
   /// The same on all its ranks, and hardly for another communicator.
   static uint64_t identity(const Communicator& c);
   /// What came through channels in the last collective on host memory. After it.

@@ -10,6 +10,7 @@ namespace {
 
 // No algorithm or transport has a longer name; what a peer sends goes into messages.
 constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxPathBytes = 4096;
 // Of a failure's text that is told to others.
 constexpr size_t kMaxToldBytes = 4096;
 
@@ -48,7 +49,17 @@ HelloMessage HelloMessage::of(const Settings& settings, const std::string& netwo
           .algorithm = settings.algorithm,
           .transport = settings.transport,
           .network = network,
-          .signals = settings.signals};
+          .signals = settings.signals,
+          .algorithmFile = settings.algorithmFile ? settings.algorithmFile->digest() : 0,
+          .algorithmFilePath = settings.algorithmFile
+                                   ? settings.algorithmFile->path().substr(0, kMaxPathBytes)
+                                   : ""};
+}
+
+std::string HelloMessage::algorithmFileText() const {
+  if (algorithmFile == 0) return "no algorithm file";
+  return base::message("the algorithm file ", base::printable(algorithmFilePath), " (digest ",
+                       std::hex, algorithmFile, std::dec, ")");
 }
 
 std::string HelloMessage::wishes() const {
@@ -64,6 +75,8 @@ base::Bytes HelloMessage::write() const {
       .put(transport)
       .put(network)
       .put(signals)
+      .put(algorithmFile)
+      .put(algorithmFilePath)
       .put(tuning)
       .put(address)
       .put(gpu)
@@ -79,6 +92,8 @@ HelloMessage HelloMessage::read(const base::Bytes& payload) {
   h.transport = in.getString("transport", kMaxNameBytes);
   h.network = in.getString("network", kMaxNameBytes);
   h.signals = in.get<uint32_t>("signals");
+  h.algorithmFile = in.get<uint64_t>("algorithm file");
+  h.algorithmFilePath = in.getString("path of the algorithm file", kMaxPathBytes);
   h.tuning = in.getBytes("tuning");
   h.address = in.getBytes("address");
   h.gpu = in.getBytes("GPU's address");

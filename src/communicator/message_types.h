@@ -48,13 +48,16 @@ struct HelloMessage {
   std::string transport;
   std::string network;  // between hosts
   uint32_t signals = 0;
-  base::Bytes tuning;  // rank 0's counts
+  uint64_t algorithmFile = 0;     // its digest; 0: there is none
+  std::string algorithmFilePath;  // on the sender; may differ
+  base::Bytes tuning;             // rank 0's counts
   base::Bytes address;
   base::Bytes gpu;              // its address for the peer; empty without one
   uint32_t gpuDescriptors = 0;  // of that address, the last of all
 
   static HelloMessage of(const Settings& settings, const std::string& network);
   std::string wishes() const;
+  std::string algorithmFileText() const;
   base::Bytes write() const;
   static HelloMessage read(const base::Bytes& payload);
 };

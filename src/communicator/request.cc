@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "collectives/chooser.h"
+#include "collectives/algorithm_file.h"
 #include "src/base/check.h"
-#include "src/base/printable.h"
-#include "src/plan/hosts.h"
 
 namespace tutti::communicator {
 namespace {
@@ -48,27 +46,28 @@ uint64_t choiceKey(const CallFacts& facts, int ranks, uint64_t wishes) {
          static_cast<uint64_t>(facts.root) << 16 | wishes << 48;
 }
 
-plan::CollectiveRequest requestOf(const CallFacts& facts, int ranks, bool deterministic,
-                                  const std::string& algorithm, const CallWishes& wishes,
-                                  const std::vector<int>& hostOf) {
-  const bool uneven = facts.blocksHash != 0;
-  const auto exists = [&](const std::string& name) {
-    return collectives::exists(name, facts.collective, ranks, plan::hostsInOrder(hostOf), uneven);
+plan::CollectiveRequest requestOf(const CallFacts& facts, const Settings& settings,
+                                  const CallWishes& wishes, const topology::Topology& topology) {
+  plan::CollectiveRequest request{.collective = facts.collective,
+                                  .count = sizeBucket(facts, topology.ranks) / sizeOf(facts.type),
+                                  .type = facts.type,
+                                  .op = facts.op,
+                                  .root = facts.root,
+                                  .deterministic = settings.deterministic,
+                                  .uneven = facts.blocksHash != 0,
+                                  .algorithm = ""};
+  const auto whyNot = [&](const std::string& name) {
+    return collectives::whyNot(name, request, topology, settings.algorithmFile.get());
   };
-  const bool isWished = !wishes.algorithm.empty() && exists(wishes.algorithm);
-  TUTTI_REQUIRE(isWished || wishes.algorithm.empty() || wishes.ifPossible, "the algorithm ",
-                base::printable(wishes.algorithm), " does not exist for ",
-                plan::toString(facts.collective), " on ", ranks, " ranks");
-  const std::string& name = isWished ? wishes.algorithm : algorithm;
-  const bool forced = facts.collective == plan::Collective::Barrier || exists(name);
-  return {.collective = facts.collective,
-          .count = sizeBucket(facts, ranks) / sizeOf(facts.type),
-          .type = facts.type,
-          .op = facts.op,
-          .root = facts.root,
-          .deterministic = deterministic,
-          .uneven = uneven,
-          .algorithm = forced ? name : ""};
+  if (!wishes.algorithm.empty()) {
+    const std::string fault = whyNot(wishes.algorithm);
+    if (!fault.empty() && !wishes.ifPossible) base::fail(ErrorCode::InvalidArgument, fault);
+    if (fault.empty()) request.algorithm = wishes.algorithm;
+  }
+  if (request.algorithm.empty() &&
+      (facts.collective == plan::Collective::Barrier || whyNot(settings.algorithm).empty()))
+    request.algorithm = settings.algorithm;
+  return request;
 }
 
 }  // namespace tutti::communicator

@@ -8,8 +8,10 @@
 
 #include <tutti/communicator.h>
 
+#include "src/communicator/settings.h"
 #include "src/executor/call.h"
 #include "src/plan/request.h"
+#include "src/topology/topology.h"
 
 namespace tutti::communicator {
 
@@ -32,11 +34,10 @@ class WishNumbers {
 /// The same for calls that have the same choice; `wishes` is their number.
 uint64_t choiceKey(const CallFacts& facts, int ranks, uint64_t wishes);
 
-/// What to choose for; `mappable` is the caller's to say. Where the communicator's forced
-/// `algorithm` does not exist for the call, the choice is free; but not for a barrier, by which
-/// unknown names are refused. Throws InvalidArgument where that of the call itself does not.
-plan::CollectiveRequest requestOf(const CallFacts& facts, int ranks, bool deterministic,
-                                  const std::string& algorithm, const CallWishes& wishes,
-                                  const std::vector<int>& hostOf);
+/// What to choose for; `mappable` is the caller's to say. Where the communicator's forced algorithm
+/// does not exist for the call, the choice is free; but not for a barrier, by which unknown names
+/// are refused. Throws InvalidArgument where that of the call itself does not, and says why.
+plan::CollectiveRequest requestOf(const CallFacts& facts, const Settings& settings,
+                                  const CallWishes& wishes, const topology::Topology& topology);
 
 }  // namespace tutti::communicator

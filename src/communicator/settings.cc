@@ -17,6 +17,11 @@ topology::Tuning ownTuning() {
   return collectives::readTuning(file);
 }
 
+std::shared_ptr<const collectives::AlgorithmFile> ownAlgorithmFile(const std::string& path) {
+  const std::string& file = path.empty() ? base::env().algorithmFile : path;
+  return file.empty() ? nullptr : collectives::AlgorithmFile::read(file);
+}
+
 int64_t setupTimeoutOf(const CommunicatorOptions& options) {
   const int64_t given = options.setupTimeout.count();
   return std::min<int64_t>(given > 0 ? given : base::lenientEnv().setupTimeoutMs,

@@ -1,14 +1,17 @@
 #pragma once
 
-// The settings of a communicator, after defaults and environment are applied. A value: set-up takes
-// rank 0's tuning over, and after that it is constant.
+// The settings of a communicator, after defaults and environment are applied. A value: whoever
+// makes the communicator adds what files say, set-up takes rank 0's tuning over, and after that it
+// is constant.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include <tutti/communicator.h>
 
+#include "collectives/algorithm_file.h"
 #include "src/topology/tuning.h"
 
 namespace tutti::communicator {
@@ -22,8 +25,10 @@ struct Settings {
   int64_t stragglerMs = 0;
   bool deterministic = false;  ///< equal
   std::string algorithm;       ///< equal
-  std::string transport;       ///< equal
-  topology::Tuning tuning;     ///< rank 0's counts
+  /// Or null. Its plan is equal, wherever its file is.
+  std::shared_ptr<const collectives::AlgorithmFile> algorithmFile = {};
+  std::string transport;    ///< equal
+  topology::Tuning tuning;  ///< rank 0's counts
   Device device;
   uint32_t gpuBlocks = 0;         ///< 0: chosen
   bool gpuCopies = false;         ///< of one rank for all
@@ -43,5 +48,9 @@ int64_t setupTimeoutOf(const CommunicatorOptions& options);
 
 /// The constants that TUTTI_TUNING names, or the defaults.
 topology::Tuning ownTuning();
+
+/// The plan that `path` names, else TUTTI_ALGORITHM_FILE; or null. Throws InvalidArgument, as
+/// AlgorithmFile does.
+std::shared_ptr<const collectives::AlgorithmFile> ownAlgorithmFile(const std::string& path = {});
 
 }  // namespace tutti::communicator

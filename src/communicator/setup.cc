@@ -62,14 +62,22 @@ HelloMessage readHello(const Owners& c, int peer, const base::Bytes& payload, Se
   }
 }
 
+void requireAgreement(const Owners& c, int peer, const HelloMessage& theirs,
+                      const HelloMessage& own) {
+  if (theirs.wishes() != own.wishes())
+    base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", c.who.name(peer),
+               " asks for ", theirs.wishes(), "; ", c.who.self(), " for ", own.wishes());
+  if (theirs.algorithmFile != own.algorithmFile)
+    base::fail(ErrorCode::Mismatch, "ranks disagree about the algorithm file, whose plan must be ",
+               "the same on all ranks: ", c.who.name(peer), " has ", theirs.algorithmFileText(),
+               "; ", c.who.self(), " has ", own.algorithmFileText());
+}
+
 /// Connects to a peer that has sent its hello. Its GPU's address.
 EndpointAddress meet(const Owners& c, int peer, Settings& settings) {
   bootstrap::ControlMessage message = c.peers.takeHello(peer);
   HelloMessage hello = readHello(c, peer, message.payload, settings);
-  const std::string wishes = HelloMessage::of(settings, c.links.networkName()).wishes();
-  if (hello.wishes() != wishes)
-    base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", c.who.name(peer),
-               " asks for ", hello.wishes(), "; ", c.who.self(), " for ", wishes);
+  requireAgreement(c, peer, hello, HelloMessage::of(settings, c.links.networkName()));
   if (hello.gpuDescriptors > message.descriptors.size())
     base::fail(ErrorCode::Refused, c.who.name(peer), " sent ", message.descriptors.size(),
                " descriptors, of which ", hello.gpuDescriptors, " are of its GPU");

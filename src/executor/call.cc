@@ -37,7 +37,7 @@ std::string textOf(const std::array<uint64_t, 2>& words) {
 bool valid(uint64_t packed) {
   return (packed & 0xff) < plan::kCollectiveCount && (packed >> 8 & 0xff) < kDataTypeCount &&
          (packed >> 16 & 0xff) < kReduceOpCount && (packed >> 24 & 0xff) <= 1 &&
-         (packed >> 32) < plan::kAlgorithmCount;
+         (packed >> 32) <= static_cast<uint64_t>(plan::Algorithm::File);
 }
 
 }  // namespace

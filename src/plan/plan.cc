@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <array>
+#include <span>
 
 #include "src/base/check.h"
 #include "src/plan/hosts.h"
@@ -14,13 +15,12 @@ namespace {
 constexpr std::array<const char*, kCollectiveCount> kCollectives{
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
     "gather",     "scatter",    "alltoall",       "scan",      "barrier"};
-constexpr std::array<const char*, kAlgorithmCount> kAlgorithms{
-    "ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical"};
+constexpr std::array<const char*, kAlgorithmCount + 1> kAlgorithms{
+    "ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical", "file"};
 constexpr std::array<const char*, 2> kProtocols{"simple", "mapped"};
 constexpr std::array<const char*, 3> kBuffers{"in", "out", "scratch"};
 
-template <size_t N>
-std::string listOf(const std::array<const char*, N>& names, const std::string& last) {
+std::string listOf(std::span<const char* const> names, const std::string& last) {
   std::string list;
   for (const char* name : names)
     if (name != last) list += list.empty() ? name : std::string(", ") + name;
@@ -47,7 +47,9 @@ std::optional<Collective> parseCollective(const std::string& name) {
 }
 
 std::string collectiveNames() { return listOf(kCollectives, toString(Collective::Barrier)); }
-std::string algorithmNames() { return listOf(kAlgorithms, toString(Protocol::Mapped)); }
+std::string algorithmNames() {
+  return listOf(std::span(kAlgorithms).first<kAlgorithmCount>(), toString(Protocol::Mapped));
+}
 
 uint64_t PlanSpec::hash() const {
   // Every field by value, widened: neither padding nor the order of bytes in a struct enters.
@@ -56,6 +58,7 @@ uint64_t PlanSpec::hash() const {
                                static_cast<uint64_t>(protocol),
                                static_cast<uint64_t>(ranks),
                                static_cast<uint64_t>(root),
+                               programsHash,
                                static_cast<uint64_t>(channels),
                                divisions,
                                scratchBlocks,

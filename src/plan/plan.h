@@ -43,8 +43,10 @@ enum class Algorithm : uint8_t {
   OneShot,
   TwoShot,
   Pairwise,
-  Hierarchical
+  Hierarchical,
+  File,  ///< a plan of the user's, read from a file (collectives/algorithm_file.h)
 };
+/// Those of the library: all but File, which is the last.
 inline constexpr int kAlgorithmCount = 7;
 /// How bytes move: staged in slots, or straight into mapped buffers. (LL, LL128 and copy engines
 /// are the GPU executors' and join this list with them.)
@@ -57,7 +59,8 @@ const char* toString(Protocol);    ///< "simple", "mapped"
 const char* toString(Buffer);      ///< "in", "out", "scratch"
 std::optional<Collective> parseCollective(const std::string& name);
 std::string collectiveNames();  ///< "all_reduce, all_gather, ... or barrier"
-std::string algorithmNames();   ///< "ring, double_tree, ... or mapped", which forces a protocol
+std::string algorithmNames();   ///< the library's: "ring, double_tree, ... or mapped", which forces
+                                ///< a protocol
 
 /// True where results are sums over all ranks.
 constexpr bool reducesAll(Collective c) {
@@ -162,6 +165,7 @@ struct PlanSpec {
   Protocol protocol = Protocol::Simple;
   int ranks = 1;
   int root = 0;                ///< otherwise 0
+  uint64_t programsHash = 0;   ///< of File, whose programs do not follow from the rest; otherwise 0
   std::vector<int> hosts;      ///< of each rank, as in hosts.h, where the plan depends on them
   int channels = 1;            ///< requested parallelism: channel numbers are 0..channels-1
   uint32_t divisions = 1;      ///< chunks per block; a block is `count` elements

@@ -33,6 +33,7 @@ CommunicatorOptions optionsOf(const nb::dict& given) {
     if (name == "straggler") options.straggler = milliseconds(value);
     if (name == "deterministic") options.deterministic = nb::cast<bool>(value);
     if (name == "algorithm") options.algorithm = nb::cast<std::string>(value);
+    if (name == "algorithm_file") options.algorithmFile = nb::cast<std::string>(value);
     if (name == "transport") options.transport = nb::cast<std::string>(value);
     if (name == "encryption") options.encryption = nb::cast<bool>(value);
     if (name == "pre_shared_key") {

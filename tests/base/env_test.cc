@@ -37,6 +37,7 @@ TEST(Environment, IsReadOnce) {
   withVariables({{"TUTTI_TIMEOUT_MS", "1"},
                  {"TUTTI_DETERMINISTIC", "1"},
                  {"TUTTI_ALGORITHM", "ring/2"},
+                 {"TUTTI_ALGORITHM_FILE", "/plans/a.json"},
                  {"TUTTI_SLOT_BYTES", "67108864"},
                  {"TUTTI_STRAGGLER_MS", "0"},
                  {"TUTTI_GPU_DIRECT", "0"},
@@ -45,6 +46,7 @@ TEST(Environment, IsReadOnce) {
                   EXPECT_EQ(env().timeoutMs, 1);
                   EXPECT_TRUE(env().deterministic);
                   EXPECT_EQ(env().algorithm, "ring/2");
+                  EXPECT_EQ(env().algorithmFile, "/plans/a.json");
                   EXPECT_EQ(env().slotBytes, size_t{64} << 20);
                   EXPECT_EQ(env().stragglerMs, 0);
                   EXPECT_EQ(env().gpuDirect, false);

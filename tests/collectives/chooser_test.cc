@@ -124,7 +124,7 @@ TEST(Chooser, ForcedAlgorithmsAreTakenOrRefused) {
   EXPECT_EQ(
       refusal({.algorithm = "rings"}),
       "algorithm \"rings\" is not ring, double_tree, recursive, one_shot, two_shot, pairwise, "
-      "hierarchical or mapped");
+      "hierarchical or mapped, nor file");
   for (const char* name : {"ring/", "ring/0", "ring/-1", "ring/2x", "ring/2/2", "ring/99999999999"})
     EXPECT_EQ(refusal({.algorithm = name}),
               base::message("algorithm \"", name, "\": behind the slash is no number of channels"));

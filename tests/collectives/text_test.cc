@@ -160,7 +160,7 @@ TEST(Text, HostsAreInWords) {
 TEST(Text, HashesDifferAndDescribeDoes) {
   const PlanSpec spec = specOf(Algorithm::Ring, Collective::AllReduce, 4);
   EXPECT_EQ(spec.hash(), PlanSpec(spec).hash());
-  std::vector<PlanSpec> others(15, spec);
+  std::vector<PlanSpec> others(16, spec);
   others[0].collective = Collective::Reduce;
   others[1].algorithm = Algorithm::OneShot;
   others[2].protocol = Protocol::Mapped;
@@ -176,6 +176,7 @@ TEST(Text, HashesDifferAndDescribeDoes) {
   others[12].hosts = {0, 0, 1, 1};
   others[13].hosts = {0, 1, 0, 1};
   others[14].hosts = {0, 1, 2, 0};
+  others[15].programsHash = 1;
   for (size_t i = 0; i < others.size(); ++i) {
     EXPECT_NE(others[i].hash(), spec.hash()) << i;
     for (size_t j = 0; j < i; ++j) EXPECT_NE(others[i].hash(), others[j].hash()) << i << j;

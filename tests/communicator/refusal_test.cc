@@ -68,6 +68,10 @@ algorithm = "ring")";
   expectRefusal({0, ErrorCode::InvalidArgument, file + "_none", {"TUTTI_TUNING", file + "_none"}});
   expectRefusal({1, ErrorCode::InvalidArgument, "transport \"udp\"", {"TUTTI_TRANSPORT", "udp"}});
   expectRefusal({2, ErrorCode::InvalidArgument, "nosuch", {"TUTTI_ALGORITHM", "nosuch"}});
+  expectRefusal({1,
+                 ErrorCode::InvalidArgument,
+                 "/none/plan.json is not there",
+                 {"TUTTI_ALGORITHM_FILE", "/none/plan.json"}});
   for (const char* name : {"TUTTI_SETUP_TIMEOUT_MS", "TUTTI_SLOT_BYTES", "TUTTI_LOG"})
     expectRefusal({1, ErrorCode::InvalidArgument, std::string(name) + "=many is", {name, "many"}});
   ASSERT_EQ(std::remove(file.c_str()), 0);
@@ -78,6 +82,11 @@ TEST(Refusal, OfAnOptionIsToldToAllRanks) {
   expectRefusal({0, code, "transport \"udp\"", {}, {.transport = "udp"}});
   expectRefusal({1, code, "timeout -1 ms", {}, {.timeout = -1ms}});
   expectRefusal({2, code, "set-up -1 ms", {}, {.setupTimeout = -1ms}});
+  expectRefusal({1,
+                 code,
+                 "/own/plan.json is not there",
+                 {"TUTTI_ALGORITHM_FILE", "/none/plan.json"},
+                 {.algorithmFile = "/own/plan.json"}});
   expectRefusal({0, code, "there is no device host:1", {}, {.device = {DeviceKind::Host, 1}}});
 }
 

@@ -227,3 +227,8 @@ def test_forced_algorithms_and_deterministic_mode() -> None:
             comm.all_reduce(values(comm.rank, "float32"), algorithm="spiral")
 
     on_threads(2, body, deterministic=True)
+
+
+def test_a_plan_of_a_file_is_read() -> None:
+    with pytest.raises(tutti.InvalidArgument, match="/none/plan.json is not there"):
+        tutti.Communicator.local(2, algorithm_file="/none/plan.json")

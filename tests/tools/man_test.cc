@@ -92,7 +92,7 @@ TEST(ManPages, HaveWhatIsOnlyWritten) {
   EXPECT_TRUE(contains(pageOf("tutti-run", 1), "\n.SH EXAMPLES\n"));
   EXPECT_TRUE(contains(pageOf("tutti-perf", 1), "\n.SH ARGUMENTS\n.TP\ncollective\n"));
   EXPECT_TRUE(contains(pageOf("tutti-perf", 1), "; 1 to 4096\n"));
-  EXPECT_TRUE(contains(pageOf("tutti-plan", 1), "; required\n"));
+  EXPECT_TRUE(contains(pageOf("tutti-explain", 1), "; required\n"));
 }
 
 TEST(ManPages, HaveEveryVariable) {

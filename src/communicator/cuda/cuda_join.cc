@@ -17,6 +17,7 @@
 #include "src/device/cuda/library_stream.h"
 #include "src/device/cuda/virtual_memory.h"
 #include "src/executor/copy/copy_executor.h"
+#include "src/executor/copy/kernels.h"
 #include "src/executor/kernel/direct.h"
 #include "src/executor/kernel/kernel_executor.h"
 
@@ -416,7 +417,11 @@ GpuFacts CudaJoin::facts() const {
           .canMap = canMap(),
           .slotBytes = byCopies() ? layout.copySlotBytes : layout.rings.slotBytes,
           .channels = layout.rings.channels,
-          .blocks = byCopies() ? 1 : fewestBlocks_};
+          .blocks = byCopies() ? 1 : fewestBlocks_,
+          .lanes = byCopies() ? executor::copy::kMostLanes
+                              : executor::kernel::KernelExecutor::mostLanes(fewestBlocks_),
+          .operands = byCopies() ? executor::copy::kMostOperands
+                                 : executor::kernel::KernelExecutor::mostPorts()};
 }
 
 std::unique_ptr<GpuRank> CudaJoin::makeReady() {

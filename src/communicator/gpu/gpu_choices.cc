@@ -31,10 +31,11 @@ topology::Tuning gpuTuning() {
 constexpr uint64_t kSliceBytes = 64 << 10;
 
 /// The same on all ranks.
-uint32_t slicesFor(const plan::PlanSpec& spec, uint64_t bytes, const GpuFacts& gpu) {
+uint32_t slicesFor(const plan::PlanSpec& spec, const plan::ProgramOf& programOf, uint64_t bytes,
+                   const GpuFacts& gpu) {
   size_t lanes = 1;
   for (int rank = 0; rank < spec.ranks; ++rank)
-    lanes = std::max(lanes, collectives::build(spec, rank).lanes.size());
+    lanes = std::max(lanes, programOf(rank).lanes.size());
   const auto channels = static_cast<uint64_t>(gpu.channels / spec.channels);
   return static_cast<uint32_t>(std::clamp<uint64_t>(
       bytes / kSliceBytes, 1, std::min(channels, std::max<uint64_t>(gpu.blocks / lanes, 1))));
@@ -49,29 +50,29 @@ const GpuChoice& GpuChoices::choose(const CallFacts& facts, const CallWishes& wi
   const int size = who_.size();
   const uint64_t key = choiceKey(facts, size, wishNumbers_.numberOf(wishes));
   if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
-  const std::vector<int>& hostOf = links_.topology().hostOf;
   const topology::Topology joined{.ranks = size,
                                   .cores = size,
-                                  .hostOf = hostOf,
+                                  .hostOf = links_.topology().hostOf,
                                   .slotBytes = gpu.slotBytes,
                                   .channels = gpu.channels,
+                                  .lanes = gpu.lanes,
+                                  .operands = gpu.operands,
                                   .apart = gpu.apart};
-  plan::CollectiveRequest request =
-      requestOf(facts, size, settings_.deterministic, settings_.algorithm, wishes, hostOf);
+  plan::CollectiveRequest request = requestOf(facts, settings_, wishes, joined);
   const uint64_t bytes = request.blockBytes();
   request.mappable = gpu.canMap && bytes >= kLeastMappedBytes;
-  const collectives::Choice choice = collectives::choose(request, joined, gpuTuning());
+  const collectives::AlgorithmFile* const file = settings_.algorithmFile.get();
+  const collectives::Choice choice = collectives::choose(request, joined, gpuTuning(), file);
   GpuChoice made;
   // Some ranks may call in place and others not, so a plan has to bear it.
   const bool isMapped = choice.mapped && size > 1 && choice.mapped->inPlaceSafe;
   made.spec = isMapped ? *choice.mapped : choice.spec;
   made.hash = made.spec.hash();
+  const auto programOf = [&](int other) { return collectives::build(made.spec, other, file); };
   auto& plan = plans_[made.hash];
-  if (!plan)
-    plan = rank.executor().prepare(made.spec,
-                                   [&](int other) { return collectives::build(made.spec, other); });
+  if (!plan) plan = rank.executor().prepare(made.spec, programOf);
   made.plan = plan.get();
-  made.slices = slicesFor(made.spec, plan::mostBlocksOf(made.spec) * bytes, gpu);
+  made.slices = slicesFor(made.spec, programOf, plan::mostBlocksOf(made.spec) * bytes, gpu);
   base::log(LogLevel::Debug, who_.self(), ": on ", toString(settings_.device),
             " for blocks of up to ", bytes, " bytes: ", made.spec.describe());
   return choices_.emplace(key, made).first->second;

@@ -28,6 +28,9 @@ struct GpuFacts {
   size_t slotBytes = 0;
   int channels = 0;
   uint32_t blocks = 0;  ///< those of the rank that has the fewest
+  // What a plan may have on that rank.
+  size_t lanes = 0;
+  size_t operands = 0;  ///< sources and targets of a step
 };
 
 /// What tells the streams that ranks of one communicator may share, and captures, apart for the

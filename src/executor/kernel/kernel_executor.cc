@@ -81,6 +81,16 @@ void KernelExecutor::giveBlocks() {
   if (std::exchange(hasBlocks_, false)) residency_.release(endpoint_.device(), options_.blocks);
 }
 
+uint32_t KernelExecutor::mostLanes(uint32_t blocks) {
+  return std::min(kMostLanes, kMostLanesPerBlock * blocks);
+}
+
+uint32_t KernelExecutor::mostPorts() {
+  uint32_t ports = 1;
+  while (kMostLanesPerBlock * sharedBytesPerLane(ports + 1) <= kMostSharedBytes) ++ports;
+  return ports;
+}
+
 std::unique_ptr<PreparedPlan> KernelExecutor::prepare(const plan::PlanSpec& spec,
                                                       const plan::ProgramOf& programOf) {
   return prepareProgram(spec, programOf(endpoint_.rank()));
@@ -98,7 +108,7 @@ std::unique_ptr<KernelPlan> KernelExecutor::prepareProgram(const plan::PlanSpec&
   plan->isOneShot_ = isOneShot(spec, program, endpoint_.rank());
   for (int peer = 0; peer < endpoint_.size(); ++peer)
     if (endpoint_.isThroughHost(peer) || endpoint_.isByHost(peer)) plan->isOneShot_ = false;
-  const uint32_t mostLanes = std::min(kMostLanes, kMostLanesPerBlock * options_.blocks);
+  const uint32_t mostLanes = KernelExecutor::mostLanes(options_.blocks);
   TUTTI_REQUIRE(plan->lanes_ <= mostLanes, spec.describe(), " has ", plan->lanes_, " lanes, and ",
                 options_.blocks, " blocks hold ", kMostLanesPerBlock, " each");
   for (int peer = 0; peer < endpoint_.size() && spec.mapped.any(); ++peer)

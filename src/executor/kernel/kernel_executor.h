@@ -104,6 +104,11 @@ class KernelExecutor final : public GpuExecutor {
   KernelExecutor(const KernelExecutor&) = delete;
   KernelExecutor& operator=(const KernelExecutor&) = delete;
 
+  /// Lanes that a plan may have on ranks of so many blocks each, and sources and targets that its
+  /// steps may have in any of these lanes.
+  static uint32_t mostLanes(uint32_t blocks);
+  static uint32_t mostPorts();
+
   /// Allocates nothing and waits for no kernel, so it may be called while others run or capture; a
   /// program that is there already is not uploaded again.
   std::unique_ptr<PreparedPlan> prepare(const plan::PlanSpec& spec,

@@ -134,7 +134,8 @@ class Communicator:
     def create(*, id: UniqueId | None = None, rank: int | None = None, size: int | None = None,
                setup_timeout: float | None = None, timeout: float | None = None,
                straggler: float | None = None, deterministic: bool | None = None,
-               algorithm: str | None = None, transport: str | None = None,
+               algorithm: str | None = None, algorithm_file: str | None = None,
+               transport: str | None = None,
                encryption: bool | None = None, pre_shared_key: bytes | None = None,
                signals: int | None = None) -> Communicator:
         """Joins a job. Collective over all its ranks.
@@ -149,6 +150,7 @@ class Communicator:
             straggler: after so many seconds a rank that is waited for is reported; else 5.
             deterministic: reductions have the same bits for every transport and algorithm.
             algorithm: forces one, as "ring".
+            algorithm_file: path of a plan of yours, for the calls that it is made for.
             transport: forces one: "shm", "tcp", "ucx", "shm+tcp" or "shm+ucx".
             encryption: seals what goes over TCP.
             pre_shared_key: a secret of all ranks, besides the job's key.
@@ -163,7 +165,8 @@ class Communicator:
     @staticmethod
     def local(size: int, *, timeout: float | None = None, straggler: float | None = None,
               deterministic: bool | None = None, algorithm: str | None = None,
-              transport: str | None = None, signals: int | None = None) -> list[Communicator]:
+              algorithm_file: str | None = None, transport: str | None = None,
+              signals: int | None = None) -> list[Communicator]:
         """Makes `size` ranks in this process, one for each thread that you run."""
         given = _given(locals())
         return [Communicator(each) for each in _core.create_local(given.pop("size"), given)]

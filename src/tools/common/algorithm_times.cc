@@ -207,6 +207,9 @@ double AlgorithmTime::median() const { return medianOf(turns); }
 void requireNothingForced() {
   TUTTI_REQUIRE(base::env().algorithm.empty(), "TUTTI_ALGORITHM=", base::env().algorithm,
                 " forces what is to be chosen: unset it");
+  TUTTI_REQUIRE(base::env().algorithmFile.empty(),
+                "TUTTI_ALGORITHM_FILE=", base::env().algorithmFile,
+                " takes the place of what is to be chosen: unset it");
 }
 
 uint64_t bufferBytes(plan::Collective collective, int ranks, uint64_t blockBytes) {

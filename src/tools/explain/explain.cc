@@ -13,6 +13,7 @@
 #include "src/base/check.h"
 #include "src/base/printable.h"
 #include "src/communicator/inspection.h"
+#include "src/communicator/settings.h"
 #include "src/tools/common/algorithm_times.h"
 #include "src/tools/common/launch_ranks.h"
 #include "src/tools/common/units.h"
@@ -42,11 +43,12 @@ struct Situation {
   plan::CollectiveRequest request;
   topology::Topology topology;
   topology::Tuning tuning;
-  const Times* times = nullptr;  ///< measured, or null
+  const collectives::AlgorithmFile* file = nullptr;  ///< or null
+  const Times* times = nullptr;                      ///< measured, or null
 };
 
 std::string lineOf(const Situation& s, const Candidate& candidate, bool chosen) {
-  const auto& info = collectives::registry().find(candidate.spec.algorithm);
+  const auto& info = collectives::infoOf(candidate.spec, s.file);
   const collectives::Cost cost = info.cost(candidate.spec);
   const double latency =
       collectives::predictMicroseconds(info, candidate.spec, 1, s.topology, s.tuning);
@@ -75,7 +77,7 @@ std::string bySize(const Situation& s) {
   for (uint64_t bytes = kLeastBlock; bytes <= kLargestExplained; bytes *= 2) {
     plan::CollectiveRequest request = s.request;
     request.count = std::max<uint64_t>(1, bytes / sizeOf(request.type));
-    const Choice choice = collectives::choose(request, s.topology, s.tuning);
+    const Choice choice = collectives::choose(request, s.topology, s.tuning, s.file);
     std::string name = plan::toString(choice.spec.algorithm);
     if (choice.spec.channels > 1) name += formatted(", %d channels", choice.spec.channels);
     if (choice.mapped)
@@ -90,7 +92,7 @@ std::string bySize(const Situation& s) {
 }
 
 std::string explanation(const Situation& s) {
-  const Choice choice = collectives::choose(s.request, s.topology, s.tuning);
+  const Choice choice = collectives::choose(s.request, s.topology, s.tuning, s.file);
   std::string text = s.topology.describe() + "\n" + choice.reason + "\n\n";
   text += formatted("  %12s %12s", "predicted us", "for one byte");
   if (s.times) text += formatted(" %12s", "measured us");
@@ -118,16 +120,21 @@ int runRank(const ExplainOptions& o) {
                          .root = o.request.root};
   const Times times = AlgorithmTimes(c).measure(perf, o.request.blockBytes(), kTurns);
   if (c.rank() == 0)
-    std::fputs(
-        explanation({o.request, Inspection::topology(c), Inspection::tuning(c), &times}).c_str(),
-        stdout);
+    std::fputs(explanation({.request = o.request,
+                            .topology = Inspection::topology(c),
+                            .tuning = Inspection::tuning(c),
+                            .times = &times})
+                   .c_str(),
+               stdout);
   return 0;
 }
 
 /// -n is the launcher's when ranks are started.
 int run(const ExplainOptions& o, int argc, char** argv) {
   if (!o.measure) {
-    std::fputs(explanation({o.request, o.job.topology(), o.job.tuning()}).c_str(), stdout);
+    const auto file = communicator::ownAlgorithmFile();
+    std::fputs(explanation({o.request, o.job.topology(), o.job.tuning(), file.get()}).c_str(),
+               stdout);
     return 0;
   }
   if (launchedRank()) return runRank(o);

@@ -5,8 +5,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "collectives/algorithms.h"
+#include "collectives/algorithm_file.h"
 #include "src/base/check.h"
+#include "src/communicator/inspection.h"
 #include "src/device/cuda.h"
 #include "src/plan/hosts.h"
 #include "src/tools/common/memory_need.h"
@@ -255,6 +256,14 @@ void requireFit(const PerfOptions& options, const Communicator& c) {
   TUTTI_REQUIRE(options.exchange != PerfExchange::HyperCube || (ranks & (ranks - 1)) == 0,
                 "hypercube needs a power of two of ranks, not ", ranks);
   TUTTI_REQUIRE(options.root < ranks, "--root ", options.root, " is not a rank of 0..", ranks - 1);
+  if (options.algorithm == collectives::kByFile) {
+    const std::string fault = collectives::whyNot(
+        options.algorithm,
+        {.collective = options.collective, .root = options.root, .uneven = options.uneven()},
+        communicator::Inspection::topology(c), communicator::Inspection::algorithmFile(c));
+    TUTTI_REQUIRE(fault.empty(), "--algo file: ", fault);
+    return;
+  }
   TUTTI_REQUIRE(options.algorithm.empty() || ranks == 1 ||
                     collectives::exists(options.algorithm, options.collective, ranks,
                                         plan::hostsInOrder(c.hosts()), options.uneven()),

@@ -152,7 +152,9 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
       ->check(CLI::Range(0, 1000000));
   app.add_option("-w,--warmup", o.warmups, "calls before")->check(CLI::Range(0, 100000));
   app.add_option("-c,--check", o.check, "1 checks every element, 0 does not");
-  app.add_option("--algo", o.algorithm, "force " + plan::algorithmNames());
+  app.add_option("--algo", o.algorithm,
+                 "force " + plan::algorithmNames() +
+                     "; or file, the plan of the file that TUTTI_ALGORITHM_FILE names");
   app.add_option("--transport", o.transport,
                  "shm, tcp or ucx, between all ranks, or shm+tcp or shm+ucx")
       ->check(CLI::IsMember({"shm", "tcp", "ucx", "shm+tcp", "shm+ucx"}));

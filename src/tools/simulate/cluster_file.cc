@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/strict_json.h"
 
 namespace tutti::tools {
 namespace {
@@ -78,24 +79,6 @@ class Keys {
   std::set<std::string> taken_;
 };
 
-/// Refuses a key that an object has twice, of which JSON would keep the last.
-Json parseStrictly(const std::string& file, const std::string& text) {
-  std::vector<std::set<std::string>> open;
-  const auto look = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key)
-      TUTTI_REQUIRE(open.back().insert(parsed.get<std::string>()).second, file, ": ",
-                    parsed.get<std::string>(), " is there twice");
-    return true;
-  };
-  try {
-    return Json::parse(text, look);
-  } catch (const Json::exception& error) {
-    base::fail(ErrorCode::InvalidArgument, file, " is no JSON: ", error.what());
-  }
-}
-
 std::vector<std::string> namesIn(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   std::error_code missing;
@@ -115,7 +98,7 @@ std::vector<std::string> namesIn(const std::filesystem::path& folder) {
 }  // namespace
 
 Cluster parseCluster(const std::string& name, const std::string& text) {
-  const Json json = parseStrictly(name, text);
+  const Json json = base::parseStrictly(name, text);
   TUTTI_REQUIRE(json.is_object(), name, " is no JSON object");
   Keys keys(name, "", json);
   Cluster cluster{.name = name};

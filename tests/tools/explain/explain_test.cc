@@ -154,10 +154,38 @@ TEST(ExplainCommand, RefusesByName) {
                             .wait();
   EXPECT_NE(forced.exitCode, 0);
   EXPECT_TRUE(contains(forced.err, "TUTTI_ALGORITHM=ring forces")) << forced.err;
+  const Result filed = Command({tuttiPath, "explain", "all_reduce", "-n", "2", "--measure"}, {},
+                               {"TUTTI_ALGORITHM_FILE=/a"})
+                           .wait();
+  EXPECT_NE(filed.exitCode, 0);
+  EXPECT_TRUE(contains(filed.err, "TUTTI_ALGORITHM_FILE=/a takes the place")) << filed.err;
   const Result missing =
       runTutti({"explain", "all_reduce", "-n", "2", "--tuning", "/nowhere/tuning"});
   EXPECT_EQ(missing.exitCode, 1);
   EXPECT_TRUE(contains(missing.err, "/nowhere/tuning cannot be opened")) << missing.err;
+}
+
+TEST(ExplainCommand, NamesThePlanOfAFile) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "plan.json";
+  std::ofstream(file) << runTutti({"plan", "double_tree", "all_reduce", "-n", "4", "--json"}).out;
+  const auto explained = [&](const std::string& collective) {
+    const Result run = Command({tuttiPath, "explain", collective, "-n", "4", "--count", "1K"}, {},
+                               {"TUTTI_ALGORITHM_FILE=" + file})
+                           .wait();
+    EXPECT_EQ(run.exitCode, 0) << run.err;
+    return run.out;
+  };
+  const std::string taken = explained("all_reduce"), left = explained("all_gather");
+  EXPECT_TRUE(contains(taken, ": file, the plan of " + file + ", predicted ")) << taken;
+  EXPECT_TRUE(contains(taken, "  file, 2 channels\n")) << taken;
+  EXPECT_TRUE(contains(left, "; the plan of " + file + " is for all_reduce\n")) << left;
+  std::ofstream(file) << "{}";
+  const Result broken =
+      Command({tuttiPath, "explain", "all_reduce", "-n", "4"}, {}, {"TUTTI_ALGORITHM_FILE=" + file})
+          .wait();
+  EXPECT_EQ(broken.exitCode, 1);
+  EXPECT_TRUE(contains(broken.err, "the plan has no field \"version\"")) << broken.err;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/run_tutti.h"
@@ -10,7 +12,8 @@
 namespace tutti::launcher {
 namespace {
 
-const tests::Arguments commandLine{{"TUTTI", &tuttiPath}};
+std::string page;
+const tests::Arguments commandLine{{"TUTTI", &tuttiPath}, {"PAGE", &page}};
 
 using Json = nlohmann::json;
 
@@ -100,6 +103,96 @@ TEST(PlanCommand, PlacesRanksOnHosts) {
   const Result one = runTutti({"plan", "all_reduce", "-n", "2", "--hosts", "2", "-b", "1K"});
   EXPECT_EQ(one.exitCode, 0) << one.err;
   EXPECT_EQ(lines(one.out)[0], "2 ranks on 1 host, 2 cores, slots of 262144 bytes");
+}
+
+/// The program of the page, which writes a plan.
+std::string programOfThePage() {
+  std::ifstream in(page);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string begin = "```python\n";
+  const size_t from = text.find(begin) + begin.size();
+  return text.substr(from, text.find("```", from) - from);
+}
+
+TEST(PlanCommand, ProvesAndShowsThePlanOfAFile) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "plan.json", other = folder.path() / "other.json";
+  for (const char* algorithm : {"ring", "two_shot", "mapped"}) {
+    const std::string json =
+        runTutti({"plan", algorithm, "reduce", "-n", "5", "--root", "3", "--json"}).out;
+    std::ofstream(file) << json;
+    const Result shown = runTutti({"plan", "--file", file, "-b", "4K"});
+    EXPECT_EQ(shown.exitCode, 0) << shown.err;
+    EXPECT_TRUE(lines(shown.out)[0].starts_with(file + " is proved: ")) << lines(shown.out)[0];
+    EXPECT_NE(shown.out.find("file, the plan of " + file + ", predicted "), std::string::npos)
+        << shown.out;
+    EXPECT_NE(shown.out.find(" us  reduce file "), std::string::npos) << shown.out;
+    EXPECT_NE(shown.out.find(" us  reduce ring simple"), std::string::npos) << shown.out;
+    EXPECT_NE(shown.out.find("\nrank 4\n"), std::string::npos) << shown.out;
+    const Result again =
+        runTutti({"plan", "--file", file, "--json", "--svg", folder.path() / "p.svg"});
+    EXPECT_EQ(again.exitCode, 0) << again.err;
+    const Json before = Json::parse(json), after = Json::parse(again.out);
+    EXPECT_EQ(after["spec"]["algorithm"], "file");
+    EXPECT_EQ(after["programs"], before["programs"]);
+    std::ofstream(other) << again.out;
+    EXPECT_EQ(runTutti({"plan", "--file", other, "--json"}).out, again.out);
+    EXPECT_TRUE(folder.read("p.svg").starts_with("<svg"));
+  }
+  std::ofstream(file) << runTutti({"plan", "hierarchical", "all_gather", "-n", "8", "--hosts",
+                                   "3,1,4", "--json"})
+                             .out;
+  const Result hosts = runTutti({"plan", "--file", file});
+  EXPECT_EQ(hosts.exitCode, 0) << hosts.err;
+  EXPECT_TRUE(contains(hosts.out, "8 ranks on 3 hosts")) << hosts.out;
+}
+
+TEST(PlanCommand, ProvesThePlanOfThePage) {
+  const Result python = Command({"python3", "-c", programOfThePage()}).wait();
+  ASSERT_EQ(python.exitCode, 0) << python.err;
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "star.json";
+  std::ofstream(file) << python.out;
+  const Result shown = runTutti({"plan", "--file", file});
+  EXPECT_EQ(shown.exitCode, 0) << shown.err;
+  const Result run = Command({tuttiPath, "perf", "all_reduce", "-n", "4", "-b", "64K", "-e", "64K",
+                              "--iters", "3", "--algo", "file"},
+                             {}, {"TUTTI_ALGORITHM_FILE=" + file})
+                         .wait();
+  EXPECT_EQ(run.exitCode, 0) << run.out << run.err;
+}
+
+TEST(PlanCommand, RefusesAFileByName) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "plan.json";
+  const auto refusal = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"plan", "--file", file});
+    const Result run = runTutti(words);
+    EXPECT_EQ(run.exitCode, 2);
+    EXPECT_EQ(run.out, "");
+    return run.err;
+  };
+  EXPECT_EQ(refusal({}),
+            "tutti plan: the algorithm file " + file + " is not there, or is no regular file\n");
+  Json json = Json::parse(runTutti({"plan", "ring", "all_reduce", "-n", "3", "--json"}).out);
+  json["programs"][1]["lanes"][0]["steps"].erase(1);
+  std::ofstream(file) << json.dump();
+  EXPECT_TRUE(refusal({}).starts_with("tutti plan: " + file +
+                                      ": the plan is refused: rank 1, lane 0, step "))
+      << refusal({});
+  json["spec"]["ranks"] = "three";
+  std::ofstream(file) << json.dump();
+  EXPECT_EQ(refusal({}), "tutti plan: " + file +
+                             ": spec.ranks is \"three\", not a whole number from 1 to 256\n");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"-n", "3"}, {"--root", "0"}, {"all_reduce"}})
+    EXPECT_EQ(refusal(words),
+              "tutti plan: --file says the collective, the ranks and the root: name none of "
+              "these\n");
+  std::ofstream(file) << runTutti({"plan", "ring", "all_reduce", "-n", "4", "--json"}).out;
+  EXPECT_NE(refusal({"--deterministic"}).find("does not add in the canonical order"),
+            std::string::npos);
+  EXPECT_EQ(runTutti({"plan", "-n", "2"}).err, "tutti plan: name a collective, or --file\n");
 }
 
 TEST(PlanCommand, RefusesByName) {

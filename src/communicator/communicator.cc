@@ -161,6 +161,11 @@ uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
   return c.impl_->host.bytesReceived();
 }
 
+const plan::PlanSpec* communicator::Inspection::lastSpec(const Communicator& c) {
+  const Communicator::Impl& impl = *c.impl_;
+  return impl.settings.device.kind == DeviceKind::Host ? impl.host.lastSpec() : impl.gpu.lastSpec();
+}
+
 int communicator::Inspection::addressableRanks(const Communicator& c) {
   const Communicator::Impl& impl = *c.impl_;
   const bool onGpu = impl.settings.device.kind != DeviceKind::Host;

@@ -102,6 +102,7 @@ class HostBackend {
   std::string where() const;
   /// Of the last collective. After it.
   uint64_t bytesReceived() const { return executor_.bytesReceived(); }
+  const plan::PlanSpec* lastSpec() const { return executor_.lastSpec(); }
 
  private:
   executor::HostRank place() const;

@@ -6,6 +6,7 @@
 
 #include <tutti/communicator.h>
 
+#include "src/plan/plan.h"
 #include "src/topology/topology.h"
 
 namespace tutti::collectives {
@@ -22,6 +23,9 @@ struct Inspection {
   static uint64_t identity(const Communicator& c);
   /// What came through channels in the last collective on host memory. After it.
   static uint64_t bytesReceived(const Communicator& c);
+  /// What ran last of the collectives on the memory of the communicator's device; null before the
+  /// first. After it, and before anything else is asked of the communicator.
+  static const plan::PlanSpec* lastSpec(const Communicator& c);
   /// Whether nothing that was launched on its GPU touches anything any more: it has ended, or is
   /// not to begin, as this communicator failed some time ago; and that its streams have come to
   /// their ends, or have had some time for it. Of a failed one no one-sided call writes any more

@@ -106,6 +106,7 @@ void GpuBackend::launching(const GpuWork& work, uint64_t behind, bool isCaptured
   if (isCaptured) wasCaptured_.store(true, std::memory_order_release);
   if (const auto* const exchange = work.exchange())
     for (const auto& [line, count] : messagesOf(*exchange, who_.rank())) messages_[line] += count;
+  if (work.plan) lastPlan_ = work.plan;
   buffersAreMapped_ |= work.plan && work.plan->spec().mapped.any();
   recorder_.issued({.number = rank_->launched() + behind + 1,
                     .sequence = work.exchange() ? ++exchanges_ : collectives_.fetch_add(1) + 1,

@@ -67,6 +67,8 @@ class GpuBackend {
   /// 0 where they are not counted.
   uint64_t collectivesEnded() const;
   uint64_t messagesLaunched(Line line) const;
+  /// Of the last collective that was launched; null before the first.
+  const plan::PlanSpec* lastSpec() const { return lastPlan_ ? &lastPlan_->spec() : nullptr; }
   /// Records and counts what is about to be launched, behind so many calls of this rank in the same
   /// launch. `isCaptured`: into a graph.
   void launching(const GpuWork& work, uint64_t behind, bool isCaptured);
@@ -118,10 +120,11 @@ class GpuBackend {
   Recorder recorder_;
   std::atomic<uint64_t> collectives_{0};  // launched
   uint64_t exchanges_ = 0;
-  std::map<Line, uint64_t> messages_;     // launched
-  bool buffersAreMapped_ = false;         // by calls since it was waited for
-  std::atomic<bool> wasCaptured_{false};  // a call of this rank, at any time
-  std::atomic<int64_t> quietAtNs_{0};     // while calls were left on streams; 0: not yet
+  const executor::PreparedPlan* lastPlan_ = nullptr;  // of choices_
+  std::map<Line, uint64_t> messages_;                 // launched
+  bool buffersAreMapped_ = false;                     // by calls since it was waited for
+  std::atomic<bool> wasCaptured_{false};              // a call of this rank, at any time
+  std::atomic<int64_t> quietAtNs_{0};  // while calls were left on streams; 0: not yet
 };
 
 }  // namespace tutti::communicator

@@ -43,6 +43,8 @@ class HostExecutor final : public Executor {
   bool needs(int peer) const { return exchange_.needs(peer); }
   /// Of the last collective. After it.
   uint64_t bytesReceived() const { return operation_.bytesReceived(); }
+  /// The same of its plan; null before the first.
+  const plan::PlanSpec* lastSpec() const { return operation_.spec(); }
   /// As HostOperation has it.
   bool combinesHere() const { return operation_.combinesHere(); }
 

@@ -92,6 +92,8 @@ class HostOperation final : public Operation {
   Poll poll() override;
   int waitingFor() const override { return waitingFor_; }
   uint64_t bytesReceived() const override { return bytesReceived_; }
+  /// What runs, or ran last, where it is known by now; else null.
+  const plan::PlanSpec* spec() const { return active_ ? &active_->spec() : nullptr; }
   /// True inside a reduction of the caller's own that this operation has called on this thread,
   /// also where other operations, which that one waits for, lie between.
   bool combinesHere() const;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "parallel/checkpoint/pending_file.h"
 #include "parallel/engine/describe.h"
 #include "parallel/samples/compare_strategies/strategies.h"
 #include "parallel/samples/device.h"
@@ -34,7 +35,8 @@ constexpr double kCapacity = 1.25;
 constexpr int kGpuBlocks = 4;
 
 struct CompareOptions {
-  bool json = false, markdown = false;
+  std::string json;  ///< a file, "-" for standard output, or empty
+  bool markdown = false;
 };
 
 TrainingJob jobOf(const SampleOptions& o) {
@@ -227,10 +229,11 @@ std::string tableText(const std::vector<Cells>& rows, bool markdown) {
 }
 
 void say(SampleRank& rank, const CompareOptions& options, const std::vector<nlohmann::json>& rows) {
-  if (options.json) {
-    for (const nlohmann::json& row : rows) rank.say(row.dump() + "\n");
-    return;
-  }
+  std::string lines;
+  for (const nlohmann::json& row : rows) lines += row.dump() + "\n";
+  if (options.json == "-") return rank.say(lines);
+  if (!options.json.empty() && rank.mesh.rank() == 0)
+    naming("--json", [&] { replaceText(options.json, lines); });
   std::vector<Cells> table;
   if (rank.mesh.dry()) {
     table = plannedCells(rows);
@@ -277,6 +280,8 @@ void compareDry(SampleRank& rank, const TrainingJob& job, const CompareOptions& 
 }
 
 void compare(SampleRank& rank, const CompareOptions& options) {
+  if (!options.json.empty() && options.json != "-" && rank.mesh.rank() == 0)
+    naming("--json", [&] { requireReplaceable(options.json); });
   TrainingJob job = jobOf(rank.options);
   std::visit([](auto& model) { fillExperts(model.experts); }, job.model);
   if (rank.mesh.dry()) return compareDry(rank, job, options);
@@ -309,7 +314,9 @@ void addFlags(CLI::App& app, SampleOptions& options, CompareOptions& o) {
         return steps == "1" ? "of one step no time is counted: arenas grow in it" : "";
       },
       "AT LEAST 2");
-  app.add_flag("--json", o.json, "a line for each strategy, for programs");
+  app.add_option("--json", o.json,
+                 "also write a JSON line for each strategy to this file; - is standard output")
+      ->type_name("FILE");
   app.add_flag("--markdown", o.markdown, "a table for a page");
 }
 

@@ -245,6 +245,7 @@ void checkNotTheText(const TrainOptions& options) {
     beside(options.tokens, "the token file");
     beside(options.tokenizer, "the tokenizer");
   };
+  require(options.json != "-", "--json - is standard output, which has the progress: name a file");
   refuse("--json", options.json);
   refuse("--trace", options.trace);
   require(options.trace.empty() || !sameFile(options.trace, options.json), "--trace ",

@@ -128,7 +128,7 @@ std::map<std::string, Json> rowsOf(const Output& output) {
 /// Every strategy learns what it learns on the host, sends as much, and is measured.
 void expectSameStrategies(const std::string& flags) {
   const std::string command =
-      "compare_strategies --json --ranks 2 --layers 4 --context 4 --width 8 --heads 2 --batch 2 "
+      "compare_strategies --json - --ranks 2 --layers 4 --context 4 --width 8 --heads 2 --batch 2 "
       "--steps 2" +
       flags;
   const auto host = rowsOf(onHost(command)), gpus = rowsOf(onGpus(command));

@@ -67,7 +67,7 @@ void expectWaits(const std::map<std::string, Json>& rows,
 /// as far as `keys` say; nothing is measured, but a time predicted.
 void expectSaidWithoutData(const std::map<std::string, Json>& rows, const std::string& flags,
                            const std::vector<std::string>& keys) {
-  const auto dry = rowsOf(compare(flags + " --json --device dry"));
+  const auto dry = rowsOf(compare(flags + " --json - --device dry"));
   EXPECT_EQ(dry.size(), rows.size());
   for (const auto& [name, row] : dry) {
     ASSERT_TRUE(rows.contains(name)) << name;
@@ -79,7 +79,7 @@ void expectSaidWithoutData(const std::map<std::string, Json>& rows, const std::s
 }
 
 TEST(CompareStrategies, AllLearnTheSame) {
-  const auto rows = rowsOf(compare("--ranks 4 --steps 6 --json"));
+  const auto rows = rowsOf(compare("--ranks 4 --steps 6 --json -"));
   ASSERT_TRUE(rows.contains("DDP"));
   const double loss = rows.at("DDP")["loss"];
   for (const auto& [name, row] : rows) {
@@ -112,7 +112,7 @@ TEST(CompareStrategies, AllLearnTheSame) {
 
 // Which tokens an expert drops, and what routers are told of, does not depend on the layout.
 TEST(CompareStrategies, OfExpertsLearnTheSame) {
-  const auto rows = rowsOf(compare("--ranks 4 --steps 4 --experts 4 --json"));
+  const auto rows = rowsOf(compare("--ranks 4 --steps 4 --experts 4 --json -"));
   ASSERT_TRUE(rows.contains("DDP"));
   for (const auto& [name, row] : rows)
     EXPECT_NEAR(row["loss"].get<double>(), rows.at("DDP")["loss"].get<double>(), 1e-4) << row;
@@ -125,7 +125,7 @@ TEST(CompareStrategies, OfExpertsLearnTheSame) {
   // What experts are sent depends on the data.
   expectSaidWithoutData(rows, "--ranks 4 --experts 4",
                         {"layout", "bytes", "memory", "predicted_bytes"});
-  const auto loose = rowsOf(compare("--ranks 2 --steps 2 --experts 4 --capacity 0 --json"));
+  const auto loose = rowsOf(compare("--ranks 2 --steps 2 --experts 4 --capacity 0 --json -"));
   EXPECT_TRUE(loose.contains("EP"));
 }
 
@@ -151,7 +151,7 @@ TEST(CompareStrategies, ThePlannersFirstChoiceIsNearlyTheFastest) {
   double least = 2;
   for (int attempt = 0; attempt < 3 && least > 1.3; ++attempt) {
     std::vector<Json> rows;
-    for (const auto& [name, row] : rowsOf(compare("--ranks 4 --steps 10 --json")))
+    for (const auto& [name, row] : rowsOf(compare("--ranks 4 --steps 10 --json -")))
       rows.push_back(row);
     ASSERT_EQ(rows.size(), 23u);
     least = std::min(least, firstChoiceOverFastest(rows));

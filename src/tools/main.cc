@@ -10,8 +10,10 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "src/base/printable.h"
+#include "src/tools/common/names.h"
 #include "src/tools/doctor/doctor.h"
 #include "src/tools/emulate/emulate.h"
 #include "src/tools/explain/explain.h"
@@ -90,8 +92,13 @@ int dispatch(int argc, char** argv) {
     if (printedVersion(argc - 1, argv + 1, std::string("tutti ") + name)) return 0;
     return command.run(argc - 1, argv + 1);
   }
-  if (*name)
-    std::fprintf(stderr, "tutti: there is no command %s\n\n", tutti::base::printable(name).c_str());
+  if (*name) {
+    std::vector<std::string> names;
+    for (const Command& command : kCommands) names.emplace_back(command.name);
+    std::fprintf(stderr, "tutti: there is no command %s%s\n\n",
+                 tutti::base::printable(name).c_str(),
+                 tutti::tools::didYouMean(name, names).c_str());
+  }
   printHelp(stderr);
   return 2;
 }

@@ -39,7 +39,7 @@ TEST(EmulatedTopo, ListsTheEmulatedDevices) {
        {"\nGPU 0         Tutti emulated sm_90, 2 GiB, compute capability 9.0, PCI ", "\nGPU 3 ",
         "NVLinks unknown"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
-  const Json json = Json::parse(runEmulated({"topo", "--json"}).out);
+  const Json json = Json::parse(runEmulated({"topo", "--json", "-"}).out);
   ASSERT_EQ(json["gpus"].size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
     const std::string uuid = json["gpus"][i]["uuid"];
@@ -76,7 +76,8 @@ TEST(EmulatedTopo, CountsTheNvLinksThatNvmlTellsOf) {
               std::string::npos)
         << words[gpu] << "\n"
         << text.out;
-  const Json json = Json::parse(runEmulated({"topo", "--json", "-n", "4"}, {withFakeNvml()}).out);
+  const Json json =
+      Json::parse(runEmulated({"topo", "--json", "-", "-n", "4"}, {withFakeNvml()}).out);
   const Json gpus = json["gpus"], pairs = json["gpu_pairs"];
   ASSERT_EQ(gpus.size(), 4u);
   EXPECT_EQ(gpus[0]["nvlinks"], 18);
@@ -151,7 +152,7 @@ TEST(DeviceOption, WithoutADeviceIsRefusedWithTheReason) {
   expectSays(
       runEmulated({"perf", "all_reduce", "--device", "emulated"}, {"TUTTI_EMULATION_DEVICES=0"}), 1,
       "--device emulated: CUDA finds no GPU: cudaGetDeviceCount: cudaErrorNoDevice");
-  if (!Json::parse(runTutti({"topo", "--json"}).out)["gpus"].empty())
+  if (!Json::parse(runTutti({"topo", "--json", "-"}).out)["gpus"].empty())
     GTEST_SKIP() << "there are GPUs on this machine";
   expectSays(runTutti({"perf", "all_reduce", "--device", "cuda"}), 1,
              "--device cuda: CUDA finds no GPU: ");

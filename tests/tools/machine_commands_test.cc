@@ -50,7 +50,7 @@ TEST(TopoCommand, ShowsThisMachine) {
 }
 
 TEST(TopoCommand, AgreesWithTheScheduler) {
-  const Result run = runTutti({"topo", "--json"});
+  const Result run = runTutti({"topo", "--json", "-"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
   const Json json = Json::parse(run.out);
   cpu_set_t bound;
@@ -65,7 +65,7 @@ TEST(TopoCommand, AgreesWithTheScheduler) {
 TEST(TopoCommand, DrawsIntoAFileOrSaysWhyNot) {
   const auto file =
       std::filesystem::temp_directory_path() / base::message("tutti_topo_", getpid(), ".svg");
-  const Result run = runTutti({"topo", "--json", "--svg", file});
+  const Result run = runTutti({"topo", "--json", "-", "--svg", file});
   EXPECT_EQ(run.exitCode, 0) << run.err;
   EXPECT_TRUE(Json::accept(run.out));
   std::ostringstream svg;

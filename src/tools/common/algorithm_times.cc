@@ -17,6 +17,7 @@
 #include "src/plan/hosts.h"
 #include "src/plan/mapped_buffer_policy.h"
 #include "src/tools/common/common_id.h"
+#include "src/tools/common/median.h"
 #include "src/tools/perf/perf_call.h"
 
 namespace tutti::tools {
@@ -40,11 +41,8 @@ std::vector<std::string> algorithmNames(const topology::Topology& topology) {
   return names;
 }
 
-double medianOf(std::vector<double> values) {
-  if (values.empty()) return NAN;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+double middleOf(std::vector<double> values) {
+  return values.empty() ? NAN : medianOf(std::move(values)).middle;
 }
 
 /// A machine, and those of its processors that this process may use.
@@ -172,7 +170,7 @@ class Contestant {
       call_.start(false);
       ends[i] = nowUs();
     }
-    return medianOf(durations(std::move(begins), std::move(ends)));
+    return middleOf(durations(std::move(begins), std::move(ends)));
   }
 
  private:
@@ -202,7 +200,7 @@ class Contestant {
 
 }  // namespace
 
-double AlgorithmTime::median() const { return medianOf(turns); }
+double AlgorithmTime::median() const { return middleOf(turns); }
 
 void requireNothingForced() {
   TUTTI_REQUIRE(base::env().algorithm.empty(), "TUTTI_ALGORITHM=", base::env().algorithm,

@@ -2,13 +2,13 @@
 
 #include "src/base/check.h"
 #include "src/device/cuda.h"
+#include "src/tools/common/names.h"
 
 namespace tutti::tools {
 
 void requireDeviceWord(const std::string& word) {
   if (word == "host") return;
-  TUTTI_REQUIRE(word == "cuda" || word == "emulated", "--device ", word,
-                " is none of host, cuda, emulated");
+  requireName("--device", word, {"host", "cuda", "emulated"});
   const bool emulated = device::cudaSupport().emulated;
   TUTTI_REQUIRE(
       word != "emulated" || emulated,

@@ -1,41 +1,34 @@
 #include "src/tools/common/job.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
 #include "src/base/cores.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/settings.h"
+#include "src/tools/common/values.h"
 
 namespace tutti::tools {
 namespace {
 
 /// The host of each rank: "2x4" is two hosts of four ranks each, "3,1,4" three of so many.
 std::vector<int> parseHosts(const std::string& text, int ranks) {
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  const auto number = [&] {
-    int value = 0;
-    const auto [rest, error] = std::from_chars(at, end, value);
-    TUTTI_REQUIRE(error == std::errc() && value > 0 && value <= ranks, "--hosts ", text,
-                  " is neither like 2x4 nor like 3,1,4, with numbers from 1 to the ", ranks,
-                  " ranks");
-    at = rest;
-    return value;
+  const auto number = [&](const std::string& word) {
+    return static_cast<int>(
+        parseWhole("--hosts " + text + " is to be like 2x4 or 3,1,4:", word, 1, ranks));
   };
-  std::vector<int> sizes{number()};
-  if (at != end && *at == 'x') {
-    ++at;
-    sizes.assign(static_cast<size_t>(sizes[0]), number());
-  }
-  for (; at != end && *at == ','; sizes.push_back(number())) ++at;
+  std::vector<int> sizes;
+  if (const size_t times = text.find('x'); times != std::string::npos)
+    sizes.assign(static_cast<size_t>(number(text.substr(0, times))),
+                 number(text.substr(times + 1)));
+  else
+    for (const std::string& word : parseList("--hosts", text)) sizes.push_back(number(word));
   std::vector<int> hostOf;
   for (size_t host = 0; host < sizes.size(); ++host)
     hostOf.insert(hostOf.end(), static_cast<size_t>(sizes[host]), static_cast<int>(host));
-  TUTTI_REQUIRE(at == end && hostOf.size() == static_cast<size_t>(ranks), "--hosts ", text,
-                " does not place ", ranks, " ranks");
+  TUTTI_REQUIRE(hostOf.size() == static_cast<size_t>(ranks), "--hosts ", text, " does not place ",
+                ranks, " ranks");
   return hostOf;
 }
 
@@ -72,7 +65,7 @@ void JobOptions::addPlaces(CLI::App& app, const char* cores) {
   app.add_option("--hosts", hosts_,
                  "that the ranks are on, in order: 2x4 (two hosts of four ranks) or 3,1,4; one "
                  "without it");
-  app.add_option("--cores", job_.cores, cores)->check(CLI::Range(1, 4096));
+  app.add_option("--cores", job_.cores, cores)->check(CLI::Range(1, 4096))->default_str("");
   app.add_option("--tuning", job_.tuningFile,
                  "file with the chooser's constants, instead of the one that TUTTI_TUNING names");
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -63,6 +64,11 @@ void syncFolderOf(const std::string& file) {
 
 OutputFile::OutputFile(std::string option, std::string path)
     : option_(std::move(option)), path_(std::move(path)), target_(behindLinks(path_)) {
+  if (isStandardOutput(path_)) {
+    writer_.file = base::FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (!writer_.file) fail(errno);
+    return;
+  }
   if (!isFileOrNothing(path_)) {  // O_NONBLOCK: nobody waits here for a reader of a FIFO
     writer_.file = base::FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
     if (!writer_.file || ::fcntl(writer_.file.get(), F_SETFL, 0) < 0) fail(errno);
@@ -118,8 +124,17 @@ void writeFile(const std::string& option, const std::string& path, const std::st
   file.commit();
 }
 
+void writeIfNamed(const std::string& option, const std::string& path,
+                  const std::function<std::string()>& text) {
+  if (!path.empty()) writeFile(option, path, text());
+}
+
 void requireWritable(const std::string& option, const std::string& path) {
   const OutputFile file(option, path);
+}
+
+void printBeside(const std::string& text, std::initializer_list<std::string> files) {
+  if (std::ranges::none_of(files, isStandardOutput)) std::fputs(text.c_str(), stdout);
 }
 
 void printNow(std::FILE* to, const std::string& text) {

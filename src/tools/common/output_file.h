@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
+#include <initializer_list>
 #include <ostream>
 #include <streambuf>
 #include <string>
@@ -9,9 +11,12 @@
 
 namespace tutti::tools {
 
+/// Whether the file that an option names is standard output, which then has nothing else.
+inline bool isStandardOutput(const std::string& path) { return path == "-"; }
+
 /// The file that an option names, while it is written. It takes its place when commit() has it
 /// whole: until then what was there stays, and the new text grows in PATH.partial-PID-0 beside it.
-/// A pipe or a device (/dev/stdout) is written at once.
+/// A pipe or a device (/dev/stdout) is written at once, and so is standard output, which is "-".
 class OutputFile {
  public:
   /// Throws System, naming the option and the file, where it cannot be written.
@@ -48,8 +53,14 @@ class OutputFile {
 
 /// Writes all of `text`.
 void writeFile(const std::string& option, const std::string& path, const std::string& text);
+/// The same of what `text` makes, where a file is named.
+void writeIfNamed(const std::string& option, const std::string& path,
+                  const std::function<std::string()>& text);
 /// The error of a file that cannot be written, before there is a text. What is in the file stays.
 void requireWritable(const std::string& option, const std::string& path);
+
+/// Text for people, on standard output unless one of the files is that.
+void printBeside(const std::string& text, std::initializer_list<std::string> files);
 
 /// A part of a table, to be seen at once. Throws System when standard output does not take it.
 /// Whoever has closed it wanted none of it.

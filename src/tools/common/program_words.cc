@@ -1,10 +1,8 @@
 #include "src/tools/common/program_words.h"
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 
-#include "src/base/printable.h"
+#include "src/tools/common/command_line.h"
 
 namespace tutti::tools {
 namespace {
@@ -23,34 +21,31 @@ bool hasGluedWord(const CLI::App& app, const std::string& word) {
   return option != nullptr && word.find_first_not_of("0123456789", 2) != std::string::npos;
 }
 
-void requireApart(const CLI::App& app, const std::string& word) {
-  if (hasGluedWord(app, word)) throw CLI::ExtrasError(app.get_name(), {word});
+/// The option that is none, or "".
+std::string strangeOption(const CommandLine& app, const std::vector<std::string>& left, int argc,
+                          const char* const* argv) {
+  const int parsed = argc - static_cast<int>(left.size());
+  for (int i = 1; i < parsed; ++i)
+    if (hasGluedWord(app, argv[i])) return argv[i];
+  const bool isOption = !left.empty() && left[0].starts_with("-") && left[0] != "--";
+  return isOption ? left[0] : "";
 }
 
 }  // namespace
 
-std::vector<std::string> parseBeforeProgram(CLI::App& app, int argc, const char* const* argv) {
+std::optional<int> readBeforeProgram(CommandLine& app, int argc, const char* const* argv,
+                                     std::vector<std::string>& program) {
   app.prefix_command();
   app.formatter(std::make_shared<ProgramUsage>());
-  app.parse(argc, argv);
+  if (const auto code = app.read(argc, argv)) return code;
   const std::vector<std::string> left = app.remaining();
-  const int parsed = argc - static_cast<int>(left.size());
-  for (int i = 1; i < parsed; ++i) requireApart(app, argv[i]);
-  size_t begin = 0;
-  if (!left.empty() && left[0] == "--")
-    begin = 1;
-  else if (!left.empty() && left[0].starts_with("-"))
-    throw CLI::ExtrasError(app.get_name(), {left[0]});
-  if (left.size() == begin || left[begin].empty()) throw CLI::RequiredError("PROGRAM");
-  return {left.begin() + static_cast<std::ptrdiff_t>(begin), left.end()};
-}
-
-int exitCodeOf(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error);
-  const std::string name = app.get_name();
-  std::fprintf(stderr, "%s: %s\n(%s --help shows the options)\n", name.c_str(),
-               base::printableLines(error.what()).c_str(), name.c_str());
-  return 2;
+  const std::string strange = strangeOption(app, left, argc, argv);
+  if (!strange.empty()) return app.refuse(app.noFlag(strange));
+  const std::ptrdiff_t begin = !left.empty() && left[0] == "--" ? 1 : 0;
+  if (std::ssize(left) == begin || left[static_cast<size_t>(begin)].empty())
+    return app.refuse("PROGRAM is required");
+  program.assign(left.begin() + begin, left.end());
+  return std::nullopt;
 }
 
 }  // namespace tutti::tools

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include "src/base/check.h"
 #include "src/base/printable.h"
 #include "src/launch/environment.h"
+#include "src/tools/common/command_line.h"
 #include "src/tools/common/program_words.h"
 #include "src/tools/emulate/emulated_program.h"
 
@@ -64,26 +64,23 @@ int becomeProgram(const std::string& path, const std::vector<std::string>& comma
 
 std::variant<EmulateOptions, int> parseEmulate(int argc, const char* const* argv) {
   EmulateOptions options;
-  CLI::App app{
+  CommandLine app(
       "Runs PROGRAM, and what it starts, on N emulated GPUs with Tutti's NCCL. The machine needs "
       "no "
       "GPU, and\none that it has is not used. Memory, streams, events, graphs and NCCL work. "
       "Kernels "
       "of the program are\nmachine code for GPUs: to launch one is an error that names it.",
-      "tutti emulate"};
+      "tutti emulate");
   app.add_option("--devices", options.devices,
                  base::message("how many GPUs; default: ", kDevicesVariable, ", otherwise ",
                                kDefaultDevices))
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-      ->check(CLI::Range(1, kMostEmulatedDevices));
+      ->check(CLI::Range(1, kMostEmulatedDevices))
+      ->default_str("");
   app.footer(
       "PROGRAM is a program or a script that uses the shared CUDA runtime. The emulation is a "
       "component of\nits own: cmake --install build --component emulation.");
-  try {
-    options.command = parseBeforeProgram(app, argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exitCodeOf(app, e);
-  }
+  if (const auto code = readBeforeProgram(app, argc, argv, options.command)) return *code;
   return options;
 }
 

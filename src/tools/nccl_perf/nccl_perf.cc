@@ -1,13 +1,12 @@
 #include "src/tools/nccl_perf/nccl_perf.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
 #include <tutti/launch.h>
 
 #include "src/base/check.h"
-#include "src/base/printable.h"
+#include "src/tools/common/command_line.h"
 #include "src/tools/common/output_file.h"
 #include "src/tools/nccl_perf/nccl_perf_options.h"
 #include "src/tools/nccl_perf/nccl_perf_ranks.h"
@@ -41,7 +40,9 @@ int measure(const NcclPerfOptions& options) {
                .device = options.perf.device},
               [&](Communicator& c) {
                 const bool writes = json && c.rank() == 0;
-                return runNcclPerf(c, options, {.json = writes ? &json->stream() : nullptr});
+                return runNcclPerf(c, options,
+                                   {.table = isStandardOutput(options.jsonFile) ? stderr : stdout,
+                                    .json = writes ? &json->stream() : nullptr});
               });
   if (json) json->commit();
   return code;
@@ -58,17 +59,8 @@ int ncclPerfMain(int argc, char** argv) {
   // Kernels of ranks as threads wait for each other, so none may be behind another in a queue of
   // the GPU. CUDA reads it when it begins, which is when --device is looked at.
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  try {
-    const auto parsed = parseNcclPerf(argc, words.data());
-    if (const int* code = std::get_if<int>(&parsed)) return *code;
-    return measure(std::get<NcclPerfOptions>(parsed));
-  } catch (const Error& e) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printableLines(e.what()).c_str());
-    return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printableLines(e.what()).c_str());
-    return 1;
-  }
+  return runProgram<NcclPerfOptions>(
+      program, [&] { return parseNcclPerf(argc, words.data()); }, measure);
 }
 
 }  // namespace tutti::tools

@@ -1,11 +1,12 @@
 #include "src/tools/nccl_perf/nccl_perf_options.h"
 
-#include <CLI/CLI.hpp>
 #include <array>
-#include <charconv>
 
 #include "src/base/check.h"
+#include "src/tools/common/command_line.h"
 #include "src/tools/common/device_option.h"
+#include "src/tools/common/names.h"
+#include "src/tools/common/values.h"
 
 namespace tutti::tools {
 namespace {
@@ -33,10 +34,11 @@ constexpr Named<ReduceOp> kOps[] = {
 };
 
 template <class Value, size_t N>
-std::string namesOf(const Named<Value> (&table)[N]) {
-  std::string names;
-  for (const auto& entry : table) names += std::string(entry.name) + ", ";
-  return names + "all";
+std::vector<std::string> namesOf(const Named<Value> (&table)[N]) {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.emplace_back(entry.name);
+  names.emplace_back("all");
+  return names;
 }
 
 /// The one of `table` that `text` names, or all of them.
@@ -46,7 +48,7 @@ std::vector<Value> parseNamed(const char* flag, const Named<Value> (&table)[N],
   std::vector<Value> values;
   for (const auto& entry : table)
     if (text == "all" || text == entry.name) values.push_back(entry.value);
-  TUTTI_REQUIRE(!values.empty(), flag, " ", text, " is none of ", namesOf(table));
+  requireName(flag, text.empty() ? "\"\"" : text, namesOf(table));
   return values;
 }
 
@@ -59,12 +61,7 @@ const char* nameIn(const Named<Value> (&table)[N], Value value) {
 
 std::optional<int> parseRoot(const std::string& text) {
   if (text == "all") return std::nullopt;
-  int root = -1;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, root);
-  TUTTI_REQUIRE(error == std::errc() && rest == end && root >= 0, "-r ", text,
-                " is neither a rank nor all");
-  return root;
+  return static_cast<int>(parseWhole("-r", text, 0, INT32_MAX));
 }
 
 /// Flags of nccl-tests about what Tutti does not have. Their defaults there are accepted.
@@ -120,95 +117,89 @@ struct PerfWords {
 
 CLI::Range zeroOrOne() { return {0, 1}; }
 
-void addRanksAndSizes(CLI::App& app, NcclPerfOptions& o, PerfWords& words) {
-  app.add_option("-t,--nthreads", o.threads, "threads per process; default 1")
-      ->check(CLI::Range(1, 4096));
+void addRanksAndSizes(CommandLine& app, NcclPerfOptions& o, PerfWords& words) {
+  app.add_option("-t,--nthreads", o.threads, "threads per process")->check(CLI::Range(1, 4096));
   app.add_option("-g,--ngpus", o.gpus,
-                 "ranks per thread, each a thread of its own here: a process has threads x ranks; "
-                 "default 1")
+                 "ranks per thread, each a thread of its own here: a process has threads x ranks")
       ->check(CLI::Range(1, 4096));
-  app.add_option("-b,--minbytes", words.minBytes, "smallest size, bytes (K, M, G); default 32M");
-  app.add_option("-e,--maxbytes", words.maxBytes, "largest size; default 32M");
-  app.add_option("-i,--stepbytes", words.step, "distance of sizes, without -f; default 1M");
-  app.add_option("-f,--stepfactor", o.perf.factor, "ratio of sizes; default 1: by -i")
+  app.add_option("-b,--minbytes", words.minBytes, "smallest size, bytes (K, M, G)");
+  app.add_option("-e,--maxbytes", words.maxBytes, "largest size");
+  app.add_option("-i,--stepbytes", words.step, "distance of sizes, without -f");
+  app.add_option("-f,--stepfactor", o.perf.factor, "ratio of sizes; 1: by -i")
       ->check(CLI::Range(1, 1024));
 }
 
-void addIterations(CLI::App& app, NcclPerfOptions& o) {
-  app.add_option("-n,--iters", o.iterations, "timed iterations of each size; default 20")
+void addIterations(CommandLine& app, NcclPerfOptions& o) {
+  app.add_option("-n,--iters", o.iterations, "timed iterations of each size")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("-m,--agg_iters", o.aggregated, "calls of each iteration, in one group; default 1")
+  app.add_option("-m,--agg_iters", o.aggregated, "calls of each iteration, in one group")
       ->check(CLI::Range(1, 10'000));
-  app.add_option("-w,--warmup_iters", o.warmups,
-                 "calls before each timing, at least one; default 5")
+  app.add_option("-w,--warmup_iters", o.warmups, "calls before each timing, at least one")
       ->check(CLI::Range(0, 1'000'000));
-  app.add_option("-N,--run_cycles", o.cycles, "times to go over all sizes; 0 for ever; default 1")
+  app.add_option("-N,--run_cycles", o.cycles, "times to go over all sizes; 0 for ever")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("-p,--parallel_init", o.parallelInit,
                  "1: ranks of one process join by themselves, at the same time; they always do "
-                 "where there are several processes; default 0")
+                 "where there are several processes")
       ->check(zeroOrOne());
-  app.add_option("-c,--check", o.checks,
-                 "calls after each timing whose every element is checked; default 1")
+  app.add_option("-c,--check", o.checks, "calls after each timing whose every element is checked")
       ->check(CLI::Range(0, 1'000'000));
 }
 
-void addData(CLI::App& app, PerfWords& words) {
-  app.add_option("-o,--op", words.op, "of reductions: " + namesOf(kOps) + "; default sum");
-  app.add_option("-d,--datatype", words.type, namesOf(kTypes) + "; default float");
-  app.add_option("-r,--root", words.root, "of collectives with a root: a rank, or all; default 0");
+void addData(CommandLine& app, PerfWords& words) {
+  app.add_option("-o,--op", words.op, "of reductions: " + listOfNames(namesOf(kOps)));
+  app.add_option("-d,--datatype", words.type, listOfNames(namesOf(kTypes)));
+  app.add_option("-r,--root", words.root, "of collectives with a root: a rank, or all");
 }
 
-void addCalls(CLI::App& app, NcclPerfOptions& o, PerfWords& words) {
+void addCalls(CommandLine& app, NcclPerfOptions& o, PerfWords& words) {
   app.add_option("-z,--blocking", o.blocking,
-                 "1: each iteration is waited for, and a barrier follows it; default 0")
+                 "1: each iteration is waited for, and a barrier follows it")
       ->check(zeroOrOne());
   app.add_option("-y,--stream_null", o.nullStream,
                  "1: calls complete before they return; 0: they are queued on a stream of their "
                  "rank, which on the host costs them a hand-over to another thread; default 1, and "
                  "of a GPU 0")
       ->check(zeroOrOne());
-  app.add_option("-T,--timeout", words.timeout,
-                 "seconds that a call may take; default 0: TUTTI_TIMEOUT_MS")
+  app.add_option("-T,--timeout", words.timeout, "seconds that a call may take; 0: TUTTI_TIMEOUT_MS")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("-G,--cudagraph", o.graphLaunches,
                  "of a GPU: the timed iterations become one CUDA graph, which is launched so many "
-                 "times; default 0: none")
+                 "times; 0: none")
       ->check(CLI::Range(0, 1'000'000));
 }
 
-void addReport(CLI::App& app, NcclPerfOptions& o, PerfWords& words) {
+void addReport(CommandLine& app, NcclPerfOptions& o, PerfWords& words) {
   app.add_option("-C,--report_cputime", o.cpuTime,
                  "1: the time column says how long the calls took to be made, which differs from "
-                 "how long they took with -y 0; default 0")
+                 "how long they took with -y 0")
       ->check(zeroOrOne());
-  app.add_option("-S,--report_timestamps", o.timestamps,
-                 "1: each line ends with the time of day; default 0")
+  app.add_option("-S,--report_timestamps", o.timestamps, "1: each line ends with the time of day")
       ->check(zeroOrOne());
-  app.add_option("-J,--output_file", o.jsonFile, "also write the results to this file, as JSON");
+  app.addOutput("-J,--output_file", o.jsonFile, "also write the results to this file, as JSON");
   app.add_option("-a,--average", words.average,
                  "the time is that of 0: rank 0, 1: all ranks' mean, 2: the fastest rank, 3: the "
-                 "slowest one; default 1")
+                 "slowest one")
       ->check(CLI::Range(0, 3));
 }
 
-void addMemory(CLI::App& app, NcclPerfOptions& o, PerfWords& words) {
+void addMemory(CommandLine& app, NcclPerfOptions& o, PerfWords& words) {
   app.add_option("-R,--local_register", words.localRegister,
                  "buffers are 0: ordinary memory, 1 or 2: registered, which is memory that the "
-                 "ranks of a host share; default 0")
+                 "ranks of a host share")
       ->check(CLI::Range(0, 2));
   app.add_option("--device", o.perf.device, kDeviceHelp);
 }
 
-void addRefused(CLI::App& app, RefusedFlags& refused) {
-  app.add_option("-x,--cta_policy", refused.ctaPolicy, "not taken");
+void addRefused(CommandLine& app, RefusedFlags& refused) {
+  app.add_option("-x,--cta_policy", refused.ctaPolicy, "not taken")->default_str("");
   app.add_option("-D,--device_implementation", refused.deviceImplementation, "only 0 is there");
-  app.add_option("-V,--device_cta_count", refused.ctaCount, "not taken");
+  app.add_option("-V,--device_cta_count", refused.ctaCount, "not taken")->default_str("");
   app.add_option("-M,--memory_report", refused.memoryReport, "only 0 is there");
 }
 
 /// In the order in which --help lists them.
-void addOptions(CLI::App& app, NcclPerfOptions& o, PerfWords& words, RefusedFlags& refused) {
+void addOptions(CommandLine& app, NcclPerfOptions& o, PerfWords& words, RefusedFlags& refused) {
   addRanksAndSizes(app, o, words);
   addIterations(app, o);
   addData(app, words);
@@ -239,18 +230,14 @@ std::variant<NcclPerfOptions, int> parseNcclPerf(int argc, const char* const* ar
   setCollective(o.perf);
   PerfWords words;
   RefusedFlags refused;
-  CLI::App app{
+  CommandLine app(
       "Time and bandwidth of a collective, with nccl-tests' flags and table.\n"
       "Started by mpirun, srun, torchrun or tutti run, each process joins that job; without\n"
       "one it is alone",
-      o.program};
+      o.program);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as getopt()
   addOptions(app, o, words, refused);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
+  if (const auto code = app.read(argc, argv)) return *code;
   refused.refuse();
   o.perf.minBytes = parseBytes("-b", words.minBytes);
   o.perf.maxBytes = parseBytes("-e", words.maxBytes);

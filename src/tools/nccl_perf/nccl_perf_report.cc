@@ -6,6 +6,7 @@
 
 #include "src/base/check.h"
 #include "src/tools/common/json.h"
+#include "src/tools/common/table.h"
 
 namespace tutti::tools {
 namespace {
@@ -19,28 +20,23 @@ int rootOf(const NcclPerfOptions& o, const NcclPerfRow& row) {
 }
 
 /// Seven characters, where that is possible.
-std::string timeText(double us) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(us < 100 ? 2 : us < 10'000 ? 1 : 0) << us;
-  return out.str();
+std::string sevenCharacters(double us) { return fixed(us, us < 100 ? 2 : us < 10'000 ? 1 : 0); }
+
+const TextTable& ncclTable() {
+  static const TextTable table(
+      {{12, 0}, {12}, {8}, {6}, {6}, {7}, {6}, {6}, {6}, {7}, {6}, {6}, {6}, {0, 2, true}});
+  return table;
 }
 
-void writeColumns(std::ostream& out, const std::optional<PerfTiming>& timing) {
-  const auto column = [&](int width, const auto& value) {
-    out << "  " << std::setw(width) << value;
-  };
-  const bool checked = timing && timing->wrong >= 0;
-  if (timing) {
-    column(7, timeText(timing->timeUs));
-    out << std::fixed << std::setprecision(2);
-    column(6, timing->algorithmGBps);
-    column(6, timing->busGBps);
-  } else {
-    column(7, "N/A");
-    column(6, "N/A");
-    column(6, "N/A");
+void addNcclTiming(TextTable::Cells& cells, const std::optional<PerfTiming>& timing) {
+  if (!timing) {
+    cells.insert(cells.end(), 4, "N/A");
+    return;
   }
-  column(6, checked ? std::to_string(timing->wrong) : "N/A");
+  cells.push_back(sevenCharacters(timing->timeUs));
+  cells.push_back(fixed(timing->algorithmGBps, 2));
+  cells.push_back(fixed(timing->busGBps, 2));
+  cells.push_back(timing->wrong < 0 ? "N/A" : std::to_string(timing->wrong));
 }
 
 std::string timeOfDay() {
@@ -95,38 +91,22 @@ std::string ncclPerfHeader(const NcclPerfOptions& o, const std::string& communic
       << commented(communicator) << "#\n"
       << timeSentence(o) << "#\n";
   const char* time = o.cpuTime ? "cputime" : "time";
-  const auto words = [&](std::initializer_list<const char*> texts) {
-    constexpr int kWidths[] = {12, 12, 8, 6, 6, 7, 6, 6, 6, 7, 6, 6, 6};
-    std::string line;
-    size_t i = 0;
-    for (const char* text : texts) {
-      const size_t width = static_cast<size_t>(kWidths[i]) + (i == 0 ? 0 : 2);
-      line += std::string(width - std::min(width, std::string_view(text).size()), ' ') + text;
-      ++i;
-    }
-    line[0] = '#';
-    out << line.substr(0, line.find_last_not_of(' ') + 1);
-  };
-  out << "#" << std::string(67, ' ') << "out-of-place" << std::string(21, ' ') << "in-place\n";
-  words({"size", "count", "type", "redop", "root", time, "algbw", "busbw", "#wrong", time, "algbw",
-         "busbw", "#wrong"});
-  out << (o.timestamps ? "  timestamp\n" : "\n");
-  words({"(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
-         "(GB/s)", ""});
-  out << "\n";
+  out << "#" << std::string(67, ' ') << "out-of-place" << std::string(21, ' ') << "in-place\n"
+      << ncclTable().comment({"size", "count", "type", "redop", "root", time, "algbw", "busbw",
+                              "#wrong", time, "algbw", "busbw", "#wrong",
+                              o.timestamps ? "timestamp" : ""})
+      << ncclTable().comment({"(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "",
+                              "(us)", "(GB/s)", "(GB/s)"});
   return out.str();
 }
 
 std::string ncclPerfLine(const NcclPerfOptions& o, const NcclPerfRow& row) {
-  std::ostringstream out;
-  out << std::setw(12) << row.times.bytes << "  " << std::setw(12) << row.times.count << "  "
-      << std::setw(8) << ncclName(row.type) << "  " << std::setw(6) << opOf(o, row) << "  "
-      << std::setw(6) << rootOf(o, row);
-  writeColumns(out, row.times.outOfPlace);
-  writeColumns(out, row.times.inPlace);
-  if (o.timestamps) out << "  " << timeOfDay();
-  out << "\n";
-  return out.str();
+  TextTable::Cells cells{std::to_string(row.times.bytes), std::to_string(row.times.count),
+                         ncclName(row.type), opOf(o, row), std::to_string(rootOf(o, row))};
+  addNcclTiming(cells, row.times.outOfPlace);
+  addNcclTiming(cells, row.times.inPlace);
+  if (o.timestamps) cells.push_back(timeOfDay());
+  return ncclTable().row(cells);
 }
 
 std::string ncclPerfJson(const NcclPerfOptions& o, int ranks, const std::vector<NcclPerfRow>& rows,

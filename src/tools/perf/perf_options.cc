@@ -1,11 +1,12 @@
 #include "src/tools/perf/perf_options.h"
 
-#include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
+#include <algorithm>
 
 #include "src/base/check.h"
+#include "src/tools/common/command_line.h"
 #include "src/tools/common/device_option.h"
+#include "src/tools/common/names.h"
+#include "src/tools/common/values.h"
 
 namespace tutti::tools {
 namespace {
@@ -23,9 +24,9 @@ constexpr NamedExchange kExchanges[] = {
     {"reduce_scatterv", PerfExchange::ReduceScatterV, Collective::ReduceScatter},
 };
 
-std::string measurableNames() {
-  std::string names = plan::collectiveNames();
-  for (const NamedExchange& e : kExchanges) names += std::string(", ") + e.name;
+std::vector<std::string> measurableNames() {
+  std::vector<std::string> names = collectiveNames();
+  for (const NamedExchange& e : kExchanges) names.emplace_back(e.name);
   return names;
 }
 
@@ -66,52 +67,10 @@ void setCollective(PerfOptions& o) {
       return;
     }
   const auto collective = plan::parseCollective(o.collectiveName);
-  TUTTI_REQUIRE(collective, "there is no collective '", o.collectiveName, "': ", measurableNames());
+  if (!collective)
+    refuseName(base::message("there is no collective '", o.collectiveName, "'"), o.collectiveName,
+               measurableNames());
   o.collective = *collective;
-}
-
-uint64_t parseBytes(const std::string& flag, const std::string& text) {
-  uint64_t value = 0;
-  double fraction = 0;
-  const char* end = text.data() + text.size();
-  const auto whole = std::from_chars(text.data(), end, value);
-  const char* rest = whole.ptr;
-  bool isNumber = whole.ec != std::errc::invalid_argument;
-  const bool hasFraction = isNumber && rest != end && *rest == '.';
-  if (hasFraction) {
-    const auto parsed = std::from_chars(rest, end, fraction, std::chars_format::fixed);
-    rest = parsed.ptr;
-    isNumber = parsed.ec == std::errc();
-  }
-  int shift = 0;
-  if (isNumber && rest + 1 == end) {
-    switch (*rest++) {
-      case 'k':
-      case 'K': shift = 10; break;
-      case 'm':
-      case 'M': shift = 20; break;
-      case 'g':
-      case 'G': shift = 30; break;
-      default: --rest;
-    }
-  }
-  TUTTI_REQUIRE(isNumber && rest == end && !(hasFraction && shift == 0), flag, " ", text,
-                " is not a size: a whole number of bytes, or a number with K, M or G");
-  const uint64_t more = static_cast<uint64_t>(std::ldexp(fraction, shift));
-  TUTTI_REQUIRE(whole.ec == std::errc() && value <= UINT64_MAX >> shift &&
-                    more <= UINT64_MAX - (value << shift),
-                flag, " ", text, " is more than 2^64 - 1 bytes");
-  return (value << shift) + more;
-}
-
-std::vector<std::string> parseList(const std::string& flag, const std::string& text) {
-  std::vector<std::string> words;
-  for (size_t begin = 0, end = 0; end != text.size(); begin = end + 1) {
-    end = std::min(text.find(',', begin), text.size());
-    words.push_back(text.substr(begin, end - begin));
-    TUTTI_REQUIRE(!words.back().empty(), flag, " \"", text, "\": between its commas is nothing");
-  }
-  return words;
 }
 
 std::vector<uint64_t> PerfOptions::sizes() const {
@@ -131,55 +90,100 @@ std::vector<uint64_t> PerfOptions::sizes() const {
   return all;
 }
 
-std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
-  PerfOptions o;
+namespace {
+
+/// The values that are not what they are kept as.
+struct PerfTexts {
   std::string minBytes = "32M", maxBytes = "32M", step = "0", type = "float32", op = "sum";
   std::string memory = "window";
-  CLI::App app{"Time and bandwidth of a collective, with nccl-tests' columns", "tutti perf"};
-  app.add_option("collective", o.collectiveName, measurableNames())->required();
+};
+
+void addMeasured(CommandLine& app, PerfOptions& o, PerfTexts& texts) {
+  app.add_option("collective", o.collectiveName,
+                 listOfNames(measurableNames()) + "; none with --compare");
   app.add_option("-n,--ranks", o.ranks, "local ranks to start; without it join the launcher's job")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("-b,--minbytes", minBytes, "smallest size, bytes (K, M, G)");
-  app.add_option("-e,--maxbytes", maxBytes, "largest size");
-  app.add_option("-f,--stepfactor", o.factor, "ratio of sizes")->check(CLI::Range(1, 1024));
-  app.add_option("-i,--stepbytes", step, "distance of sizes, with factor 1");
-  app.add_option("-t,--type", type, "element type");
-  app.add_option("-o,--op", op,
+      ->check(CLI::Range(1, 4096))
+      ->default_str("");
+  app.add_option("-b,--minbytes", texts.minBytes, "smallest size, bytes (K, M, G)");
+  app.add_option("-e,--maxbytes", texts.maxBytes, "largest size");
+  app.add_option("-f,--stepfactor", o.factor, "ratio of sizes; 1: by -i")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("-i,--stepbytes", texts.step, "distance of sizes, with factor 1; 0 is 1M");
+  app.add_option("-t,--type", texts.type, "element type: " + listOfNames(typeNames()));
+  app.add_option("-o,--op", texts.op,
                  "sum, prod, min, max, avg, premulsum; of integers also bit_and, bit_or, bit_xor, "
                  "logical_and, logical_or, logical_xor");
   app.add_option("-r,--root", o.root, "root rank");
+}
+
+void addWay(CommandLine& app, PerfOptions& o, PerfTexts& texts) {
   app.add_option("--iters", o.iterations, "timed calls per size; 0 chooses")
       ->check(CLI::Range(0, 1000000));
   app.add_option("-w,--warmup", o.warmups, "calls before")->check(CLI::Range(0, 100000));
-  app.add_option("-c,--check", o.check, "1 checks every element, 0 does not");
+  app.add_option("--repeat", o.repetitions,
+                 "times to go over all sizes; the table then has medians over them")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("-c,--check", o.check, "1 checks every element, 0 does not")->default_str("1");
   app.add_option("--algo", o.algorithm,
-                 "force " + plan::algorithmNames() +
+                 "force " + listOfNames(algorithmNames()) +
                      "; or file, the plan of the file that TUTTI_ALGORITHM_FILE names");
   app.add_option("--transport", o.transport,
                  "shm, tcp or ucx, between all ranks, or shm+tcp or shm+ucx")
-      ->check(CLI::IsMember({"shm", "tcp", "ucx", "shm+tcp", "shm+ucx"}));
-  app.add_option("--memory", memory, "window (from allocate) or ordinary")
-      ->check(CLI::IsMember({"window", "ordinary"}));
+      ->check(oneOf({"shm", "tcp", "ucx", "shm+tcp", "shm+ucx"}));
+  app.add_option("--memory", texts.memory, "window (from allocate) or ordinary")
+      ->check(oneOf({"window", "ordinary"}));
   app.add_option("--device", o.device, kDeviceHelp);
   app.add_flag("--deterministic", o.deterministic, "deterministic mode");
-  app.add_option("--json", o.jsonFile, "also write a JSON line per size to this file");
-  app.add_option("--plot", o.plotFile, "also draw the table into this SVG file; needs gnuplot");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+}
+
+void addOutputs(CommandLine& app, PerfOptions& o) {
+  app.addOutput("--json", o.jsonFile, "also write a JSON line per size to this file");
+  app.addOutput(
+      "--csv", o.csvFile,
+      "also write a row per size, out of place and in place, to this file, with a line of "
+      "titles");
+  app.addOutput("--plot", o.plotFile, "also draw the table into this SVG file; needs gnuplot");
+  app.add_option(
+         "--compare", o.compared,
+         "measure nothing: the times in the second of two files of --json over those in the "
+         "first")
+      ->expected(2)
+      ->type_name("FILE")
+      ->default_str("");
+}
+
+/// What is compared was measured before.
+void requireComparedAlone(const CommandLine& app) {
+  for (const CLI::Option* option : app.get_options())
+    TUTTI_REQUIRE(
+        option->count() == 0 || option->check_lname("compare") || option->check_lname("plot"),
+        "--compare measures nothing: not with ", option->get_name());
+}
+
+}  // namespace
+
+std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
+  PerfOptions o;
+  PerfTexts texts;
+  CommandLine app("Time and bandwidth of a collective, with nccl-tests' columns", "tutti perf");
+  addMeasured(app, o, texts);
+  addWay(app, o, texts);
+  addOutputs(app, o);
+  if (const auto code = app.read(argc, argv)) return *code;
+  if (!o.compared.empty()) {
+    requireComparedAlone(app);
+    return o;
   }
+  TUTTI_REQUIRE(!o.collectiveName.empty(),
+                "a collective is needed: ", listOfNames(measurableNames()));
   setCollective(o);
-  const auto parsedType = parseDataType(type);
-  TUTTI_REQUIRE(parsedType, "--type ", type, " is no element type");
-  o.type = *parsedType;
-  const auto parsedOp = parseReduceOp(op);
-  TUTTI_REQUIRE(parsedOp, "--op ", op, " is no reduction");
-  o.op = *parsedOp;
-  o.minBytes = parseBytes("-b", minBytes);
-  o.maxBytes = parseBytes("-e", maxBytes);
-  o.stepBytes = parseBytes("-i", step);
-  o.windows = memory == "window";
+  o.type = typeNamed("--type", texts.type);
+  o.op = opNamed("--op", texts.op);
+  requireAlgorithm("--algo", o.algorithm);
+  o.minBytes = parseBytes("-b", texts.minBytes);
+  o.maxBytes = parseBytes("-e", texts.maxBytes);
+  o.stepBytes = parseBytes("-i", texts.step);
+  o.windows = texts.memory == "window";
   validate(o);
   return o;
 }

@@ -39,14 +39,16 @@ struct PerfOptions {
   int root = 0;
   int iterations = 0;  ///< 0: about a tenth of a second per size, between 5 and 2000
   int warmups = 5;
+  int repetitions = 1;  ///< of the whole range
   bool check = true;
   bool windows = true;  ///< buffers from Communicator::allocate, otherwise ordinary memory
   bool deterministic = false;
   std::string device = "host";  ///< of buffers: see device_option.h
   std::string algorithm;
   std::string transport;
-  std::string jsonFile;
-  std::string plotFile;
+  std::string jsonFile, csvFile, plotFile;  ///< or empty
+  /// Two files of --json; else nothing is compared.
+  std::vector<std::string> compared;
 
   /// Whether the same memory can be sent from and received into.
   bool inPlace() const {
@@ -71,12 +73,5 @@ void setCollective(PerfOptions& options);
 /// nothing is left to do: after --help, or what is no command line, which is then said on standard
 /// error. Throws InvalidArgument naming an option whose value makes no sense.
 std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv);
-
-/// "8", "64K", "1.5M", "2G": bytes, rounded down as nccl-tests does. Throws InvalidArgument naming
-/// `flag`.
-uint64_t parseBytes(const std::string& flag, const std::string& text);
-
-/// The words of a list with commas. Throws InvalidArgument naming `flag` when one is empty.
-std::vector<std::string> parseList(const std::string& flag, const std::string& text);
 
 }  // namespace tutti::tools

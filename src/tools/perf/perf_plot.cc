@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -21,10 +22,11 @@
 namespace tutti::tools {
 namespace {
 
-constexpr const char* kStyle =
+constexpr const char* kTerminal =
     R"(set terminal svg size 900,620 dynamic noenhanced font "sans-serif,13" background "white"
-set multiplot layout 2,1 title TITLE
-set logscale x 2
+)";
+constexpr const char* kAxes =
+    R"(set logscale x 2
 set format x "%.0b%B"
 set grid linecolor rgb "#dddddd"
 set key top left
@@ -44,11 +46,15 @@ void writeData(std::ostream& out, const char* name, const std::vector<PerfRow>& 
   out << "EOD\n";
 }
 
-/// Of a single size, for which gnuplot would say that the range is empty; "" for several.
-std::string xRange(const std::vector<PerfRow>& rows) {
+std::set<uint64_t> sizesOf(const std::vector<PerfRow>& rows) {
   std::set<uint64_t> sizes;
   for (const PerfRow& row : rows)
     if (row.bytes > 0) sizes.insert(row.bytes);
+  return sizes;
+}
+
+/// Of a single size, for which gnuplot would say that the range is empty; "" for several.
+std::string xRange(const std::set<uint64_t>& sizes) {
   if (sizes.size() != 1) return "";
   return base::message("set xrange [", *sizes.begin(), "/2.:", *sizes.begin(), "*2.]\n");
 }
@@ -76,7 +82,8 @@ std::string plotScript(const PerfOptions& options, int ranks, const std::vector<
       << (ranks == 1 ? " rank" : " ranks") << "\"\n";
   writeData(out, "$OUT", rows, false);
   if (both) writeData(out, "$IN", rows, true);
-  out << kStyle << xRange(rows) << "set logscale y\nset ylabel \"time, us\"\n"
+  out << kTerminal << "set multiplot layout 2,1 title TITLE\n"
+      << kAxes << xRange(sizesOf(rows)) << "set logscale y\nset ylabel \"time, us\"\n"
       << "plot $OUT using 1:2 title \"median\" " << kFirst
       << ", $OUT using 1:3 title \"99th percentile\" dashtype 2 " << kFirst;
   if (both) out << ", $IN using 1:2 title \"median, in place\" " << kSecond;
@@ -85,6 +92,38 @@ std::string plotScript(const PerfOptions& options, int ranks, const std::vector<
   if (both) out << ", $IN using 1:4 title \"in place\" " << kSecond;
   out << "\nunset multiplot\n";
   return out.str();
+}
+
+// Names of files are not in it: to gnuplot a text may be a command.
+std::string comparisonScript(const PerfComparison& comparison) {
+  std::map<std::string, std::vector<const ComparedRow*>> curves;
+  std::set<uint64_t> sizes;
+  bool spread = true;
+  int count = 0;
+  for (const ComparedRow& row : comparison.rows) {
+    if (row.call.bytes == 0) continue;
+    curves[row.call.series()].push_back(&row);
+    sizes.insert(row.call.bytes);
+    spread = spread && row.spread;
+  }
+  TUTTI_REQUIRE(!sizes.empty(), "--plot draws nothing of 0 bytes");
+  std::ostringstream data, plot;
+  for (const auto& [name, rows] : curves) {
+    const std::string block = base::message("$CURVE", ++count);
+    data << block << " << EOD\n";
+    for (const ComparedRow* row : rows) {
+      data << row->call.bytes << ' ' << row->ratio;
+      if (spread) data << ' ' << row->spread->least << ' ' << row->spread->most;
+      data << '\n';
+    }
+    data << "EOD\n";
+    plot << ", " << block << " using " << (spread ? "1:2:3:4 with yerrorlines" : "1:2")
+         << " title \"" << name << "\" pointtype 7 pointsize 0.5";
+  }
+  return data.str() + kTerminal + kAxes + xRange(sizes) +
+         "set title \"B's time over A's; below 1 B is faster\"\nset xlabel \"size, bytes\"\n"
+         "set ylabel \"ratio of times\"\nplot 1 linecolor rgb \"#888888\" with lines notitle" +
+         plot.str() + "\n";
 }
 
 namespace {

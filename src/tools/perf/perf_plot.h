@@ -1,11 +1,12 @@
 #pragma once
 
-// The table of `tutti perf` as a picture, by gnuplot.
+// The tables of `tutti perf` as pictures, by gnuplot.
 
 #include <chrono>
 #include <string>
 #include <vector>
 
+#include "src/tools/perf/perf_compare.h"
 #include "src/tools/perf/perf_options.h"
 #include "src/tools/perf/perf_report.h"
 
@@ -14,6 +15,10 @@ namespace tutti::tools {
 /// What gnuplot is told: times and bus bandwidths over sizes, to be written to its standard output
 /// as SVG.
 std::string plotScript(const PerfOptions& options, int ranks, const std::vector<PerfRow>& rows);
+
+/// The same of the ratios of a comparison, with their spreads where they have some. Throws
+/// InvalidArgument when all calls are of 0 bytes.
+std::string comparisonScript(const PerfComparison& comparison);
 
 /// Before anything is measured: throws System when `file` cannot be written, and Unsupported when
 /// there is no gnuplot.

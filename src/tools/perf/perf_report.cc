@@ -1,39 +1,71 @@
 #include "src/tools/perf/perf_report.h"
-#include "src/tools/common/json.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
-#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "src/base/check.h"
+#include "src/tools/common/json.h"
+#include "src/tools/common/median.h"
+#include "src/tools/common/table.h"
 
 namespace tutti::tools {
 namespace {
 
-[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
-  char line[512];
-  va_list args;
-  va_start(args, pattern);
-  std::vsnprintf(line, sizeof line, pattern, args);
-  va_end(args);
-  return line;
+const TextTable& perfTable() {
+  static const TextTable table(
+      {{12, 0}, {12}, {11}, {8}, {4}, {9}, {9}, {7}, {7}, {6}, {9}, {9}, {7}, {7}, {6}});
+  return table;
 }
 
-std::string timingText(const std::optional<PerfTiming>& timing) {
-  if (!timing) return format("  %9s  %9s  %7s  %7s  %6s", "N/A", "N/A", "N/A", "N/A", "N/A");
-  const PerfTiming& t = *timing;
-  const std::string wrong = t.wrong < 0 ? "N/A" : std::to_string(t.wrong);
-  return format("  %9.2f  %9.2f  %7.2f  %7.2f  %6s", t.timeUs, t.p99Us, t.algorithmGBps, t.busGBps,
-                wrong.c_str());
+void addTiming(TextTable::Cells& cells, const std::optional<PerfTiming>& timing) {
+  if (!timing) {
+    cells.insert(cells.end(), 5, "N/A");
+    return;
+  }
+  for (const double value : {timing->timeUs, timing->p99Us, timing->algorithmGBps, timing->busGBps})
+    cells.push_back(fixed(value, 2));
+  cells.push_back(timing->wrong < 0 ? "N/A" : std::to_string(timing->wrong));
 }
 
 int shownRoot(const PerfOptions& options) { return options.hasRoot() ? options.root : -1; }
 
-nlohmann::json timingJson(const std::optional<PerfTiming>& timing) {
+const char* shownOp(const PerfOptions& options) {
+  return plan::isReduction(options.collective) ? toString(options.op) : "none";
+}
+
+Json timingJson(const std::optional<PerfTiming>& timing) {
   if (!timing) return nullptr;
   const PerfTiming& t = *timing;
-  return {{"median_us", t.timeUs},   {"p99_us", t.p99Us}, {"algbw_GBps", t.algorithmGBps},
-          {"busbw_GBps", t.busGBps}, {"wrong", t.wrong},  {"iterations", t.iterations}};
+  const PerfRan& ran = t.ran;
+  return {{"median_us", t.timeUs},
+          {"p99_us", t.p99Us},
+          {"repetitions_us", t.repetitionsUs},
+          {"algbw_GBps", t.algorithmGBps},
+          {"busbw_GBps", t.busGBps},
+          {"wrong", t.wrong},
+          {"iterations", t.iterations},
+          {"ran",
+           {{"algorithm", ran.algorithm},
+            {"protocol", ran.protocol.empty() ? Json(nullptr) : Json(ran.protocol)},
+            {"channels", ran.channels == 0 ? Json(nullptr) : Json(ran.channels)}}}};
+}
+
+/// The same timing of several repetitions.
+PerfTiming mergedTimings(const std::vector<PerfTiming>& all, uint64_t bytes, double busFactor) {
+  PerfTiming merged = all.back();
+  std::vector<double> times, late;
+  merged.iterations = 0;
+  for (const PerfTiming& one : all) {
+    times.push_back(one.timeUs);
+    late.push_back(one.p99Us);
+    merged.wrong = std::max(merged.wrong, one.wrong);
+    merged.iterations += one.iterations;
+  }
+  merged.repetitionsUs = times;
+  merged.timeUs = medianOf(times).middle;
+  merged.p99Us = medianOf(late).middle;
+  merged.setBandwidths(bytes, merged.timeUs, busFactor);
+  return merged;
 }
 
 }  // namespace
@@ -63,33 +95,32 @@ std::string commented(const std::string& text) {
 }
 
 std::string perfHeader(const PerfOptions& options, int ranks, const std::string& hosts) {
-  std::string text = "# " + options.collectiveName + ": " + std::to_string(ranks) + " ranks";
+  std::string text = base::message("# ", options.collectiveName, ": ", ranks, " ranks");
   if (options.collective != Collective::Barrier)
-    text += ", " + std::to_string(options.minBytes) + " to " + std::to_string(options.maxBytes) +
-            " bytes, memory " + (options.windows ? "from allocate" : "ordinary");
+    text += base::message(", ", options.minBytes, " to ", options.maxBytes, " bytes, memory ",
+                          options.windows ? "from allocate" : "ordinary");
   text += std::string(", check ") + (options.check ? "on" : "off") + "\n" + hosts;
   text +=
       "# time is the median over the calls, p99 their 99th percentile; a call takes as long as on "
       "its slowest rank\n";
-  text +=
-      "#                                                     out-of-place                          "
-      "      "
-      "         in-place\n"
-      "#       size         count         type     redop  root       time        p99    algbw    "
-      "busbw  "
-      "#wrong       time        p99    algbw    busbw  #wrong\n"
-      "#        (B)    (elements)                                    (us)       (us)   (GB/s)   "
-      "(GB/s)   "
-      "             (us)       (us)   (GB/s)   (GB/s)\n";
+  if (options.repetitions > 1)
+    text += base::message("# of ", options.repetitions, " times over all sizes, the medians\n");
+  const TextTable& table = perfTable();
+  text += "#" + std::string(53, ' ') + "out-of-place" + std::string(41, ' ') + "in-place\n";
+  text += table.comment({"size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw",
+                         "#wrong", "time", "p99", "algbw", "busbw", "#wrong"});
+  text += table.comment({"(B)", "(elements)", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "",
+                         "(us)", "(us)", "(GB/s)", "(GB/s)"});
   return text;
 }
 
 std::string perfLine(const PerfOptions& options, const PerfRow& row) {
-  return format("%12llu  %12llu  %11s  %8s  %4d", static_cast<unsigned long long>(row.bytes),
-                static_cast<unsigned long long>(row.count), toString(options.type),
-                plan::isReduction(options.collective) ? toString(options.op) : "none",
-                shownRoot(options)) +
-         timingText(row.outOfPlace) + timingText(row.inPlace) + "\n";
+  TextTable::Cells cells{std::to_string(row.bytes), std::to_string(row.count),
+                         toString(options.type), shownOp(options),
+                         std::to_string(shownRoot(options))};
+  addTiming(cells, row.outOfPlace);
+  addTiming(cells, row.inPlace);
+  return perfTable().row(cells);
 }
 
 void PerfTiming::setBandwidths(uint64_t bytes, double us, double factor) {
@@ -109,25 +140,60 @@ void PerfTotals::add(const PerfRow& row) {
 }
 
 std::string perfFooter(const PerfTotals& totals, bool checked) {
-  return format("# Out of bounds values : %lld %s\n", static_cast<long long>(totals.wrong()),
-                !checked              ? "NOT CHECKED"
-                : totals.wrong() == 0 ? "OK"
-                                      : "FAILED") +
-         format("# Avg bus bandwidth    : %g\n#\n", totals.averageBusGBps());
+  return base::message("# Out of bounds values : ", totals.wrong(),
+                       !checked              ? " NOT CHECKED"
+                       : totals.wrong() == 0 ? " OK"
+                                             : " FAILED",
+                       "\n# Avg bus bandwidth    : ", totals.averageBusGBps(), "\n#\n");
 }
 
-std::string perfJson(const PerfOptions& options, int ranks, const PerfRow& row) {
-  return jsonLine(
-      nlohmann::json{{"collective", options.collectiveName},
-                     {"ranks", ranks},
-                     {"bytes", row.bytes},
-                     {"count", row.count},
-                     {"type", toString(options.type)},
-                     {"op", toString(options.op)},
-                     {"root", shownRoot(options)},
-                     {"algorithm", options.algorithm.empty() ? "automatic" : options.algorithm},
-                     {"out_of_place", timingJson(row.outOfPlace)},
-                     {"in_place", timingJson(row.inPlace)}});
+std::string perfJson(const PerfOptions& options, PerfPlace place, const PerfRow& row) {
+  return jsonLine(Json{{"collective", options.collectiveName},
+                       {"ranks", place.ranks},
+                       {"hosts", place.hosts},
+                       {"bytes", row.bytes},
+                       {"count", row.count},
+                       {"type", toString(options.type)},
+                       {"op", shownOp(options)},
+                       {"root", shownRoot(options)},
+                       {"memory", options.windows ? "window" : "ordinary"},
+                       {"device", options.device},
+                       {"algorithm", options.algorithm.empty() ? "automatic" : options.algorithm},
+                       {"out_of_place", timingJson(row.outOfPlace)},
+                       {"in_place", timingJson(row.inPlace)}});
+}
+
+std::string perfCsvTitles() {
+  return "collective,type,op,root,ranks,hosts,memory,device,bytes,count,in_place,time_us,p99_us,"
+         "algbw_GBps,busbw_GBps,algorithm,protocol,channels,wrong,iterations,repetitions\n";
+}
+
+std::string perfCsv(const PerfOptions& options, PerfPlace place, const PerfRow& row) {
+  const auto line = [&](const PerfTiming& t, bool inPlace) {
+    const auto number = [](double value) { return Json(value).dump(); };
+    const auto ifAny = [](auto value, bool any) { return any ? std::to_string(value) : ""; };
+    return base::message(
+        options.collectiveName, ",", toString(options.type), ",", shownOp(options), ",",
+        shownRoot(options), ",", place.ranks, ",", place.hosts, ",",
+        options.windows ? "window" : "ordinary", ",", options.device, ",", row.bytes, ",",
+        row.count, ",", inPlace ? 1 : 0, ",", number(t.timeUs), ",", number(t.p99Us), ",",
+        number(t.algorithmGBps), ",", number(t.busGBps), ",", t.ran.algorithm, ",", t.ran.protocol,
+        ",", ifAny(t.ran.channels, t.ran.channels > 0), ",", ifAny(t.wrong, t.wrong >= 0), ",",
+        t.iterations, ",", t.repetitionsUs.size(), "\n");
+  };
+  return line(row.outOfPlace, false) + (row.inPlace ? line(*row.inPlace, true) : "");
+}
+
+PerfRow mergedRepetitions(const std::vector<PerfRow>& repetitions, double busFactor) {
+  PerfRow merged = repetitions.at(0);
+  std::vector<PerfTiming> outOfPlace, inPlace;
+  for (const PerfRow& row : repetitions) {
+    outOfPlace.push_back(row.outOfPlace);
+    if (row.inPlace) inPlace.push_back(*row.inPlace);
+  }
+  merged.outOfPlace = mergedTimings(outOfPlace, merged.bytes, busFactor);
+  if (!inPlace.empty()) merged.inPlace = mergedTimings(inPlace, merged.bytes, busFactor);
+  return merged;
 }
 
 }  // namespace tutti::tools

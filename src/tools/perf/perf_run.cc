@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/communicator/inspection.h"
 #include "src/tools/common/output_file.h"
 #include "src/tools/perf/perf_call.h"
 #include "src/tools/perf/perf_plot.h"
@@ -10,6 +11,14 @@
 
 namespace tutti::tools {
 namespace {
+
+/// What the last of the calls ran. After it, and before any other.
+PerfRan ranOf(const Communicator& c, const PerfOptions& o) {
+  const plan::PlanSpec* const spec = communicator::Inspection::lastSpec(c);
+  // Those with blocks of different sizes are collectives, and have plans.
+  if (!spec || (o.exchange && !o.uneven())) return {};
+  return {toString(spec->algorithm), toString(spec->protocol), spec->channels};
+}
 
 /// The measurement of one size.
 class Measurement {
@@ -50,6 +59,7 @@ class Measurement {
       call_.start(inPlace);
       t = nowUs() - begin;
     }
+    timing.ran = ranOf(c_, o_);
     // A call has taken as long as on its slowest rank.
     c_.allReduce({us.data(), us.data(), us.size(), DataType::Float64, ReduceOp::Max});
     std::sort(us.begin(), us.end());
@@ -66,25 +76,51 @@ class Measurement {
   PerfCall call_;
 };
 
+/// What rank 0 tells of the rows.
+class PerfTeller {
+ public:
+  PerfTeller(const Communicator& c, const PerfOptions& o, const PerfOutput& output)
+      : o_(o), output_(output), place_{c.size(), communicator::Inspection::topology(c).hosts()} {
+    printNow(output_.table, perfHeader(o, c.size(), commented(c.describe())));
+    if (output_.csv) *output_.csv << perfCsvTitles();
+  }
+
+  void tell(const PerfRow& row) const {
+    printNow(output_.table, perfLine(o_, row));
+    if (output_.json) *output_.json << perfJson(o_, place_, row) << std::flush;
+    if (output_.csv) *output_.csv << perfCsv(o_, place_, row) << std::flush;
+  }
+
+  void end(const PerfTotals& totals, const std::vector<PerfRow>& rows) const {
+    printNow(output_.table, perfFooter(totals, o_.check));
+    if (!o_.plotFile.empty()) writePlot(o_.plotFile, plotScript(o_, place_.ranks, rows));
+  }
+
+ private:
+  const PerfOptions& o_;
+  const PerfOutput& output_;
+  const PerfPlace place_;
+};
+
 }  // namespace
 
 int runPerf(Communicator& c, const PerfOptions& options, const PerfOutput& output) {
   requireFit(options, c);
-  const bool prints = c.rank() == 0;
-  const auto print = [&](const std::string& text) { printNow(output.table, text); };
-  if (prints) print(perfHeader(options, c.size(), commented(c.describe())));
+  std::optional<PerfTeller> teller;
+  if (c.rank() == 0) teller.emplace(c, options, output);
+  const std::vector<uint64_t> sizes = options.sizes();
+  std::vector<std::vector<PerfRow>> measured(sizes.size());  // of each size, by repetition
   std::vector<PerfRow> rows;
   PerfTotals totals;
-  for (const uint64_t bytes : options.sizes()) {
-    rows.push_back(Measurement(c, options, output, bytes).run());
-    totals.add(rows.back());
-    if (!prints) continue;
-    print(perfLine(options, rows.back()));
-    if (output.json) *output.json << perfJson(options, c.size(), rows.back());
-  }
-  if (prints) print(perfFooter(totals, options.check));
-  if (prints && !options.plotFile.empty())
-    writePlot(options.plotFile, plotScript(options, c.size(), rows));
+  for (int repetition = 1; repetition <= options.repetitions; ++repetition)
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      measured[i].push_back(Measurement(c, options, output, sizes[i]).run());
+      if (repetition < options.repetitions) continue;
+      rows.push_back(mergedRepetitions(measured[i], busFactor(options.collective, c.size())));
+      totals.add(rows.back());
+      if (teller) teller->tell(rows.back());
+    }
+  if (teller) teller->end(totals, rows);
   return totals.wrong() > 0;
 }
 

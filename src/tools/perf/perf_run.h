@@ -15,6 +15,7 @@ namespace tutti::tools {
 struct PerfOutput {
   std::FILE* table = stdout;
   std::ostream* json = nullptr;  ///< a line per size, or none
+  std::ostream* csv = nullptr;   ///< titles, and a row for each timing, or none
   PerfSeam seam = {};
 };
 

@@ -1,14 +1,14 @@
 #include "src/tools/plan_training/plan_training.h"
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
 
 #include "parallel/huggingface/config.h"
 #include "parallel/planner/model_names.h"
 #include "src/base/check.h"
-#include "src/base/printable.h"
-#include "src/tools/perf/perf_options.h"
+#include "src/tools/common/command_line.h"
+#include "src/tools/common/names.h"
+#include "src/tools/common/output_file.h"
+#include "src/tools/common/values.h"
 #include "src/tools/simulate/cluster_file.h"
 #include "src/tools/simulate/cluster_network.h"
 
@@ -26,27 +26,28 @@ constexpr int64_t kLeastTokens = 4096;  // of a sequence on a rank, where it is 
 ModelOptions modelOf(const std::string& name) {
   if (const auto known = parallel::modelNamed(name)) return *known;
   TUTTI_REQUIRE(std::filesystem::is_directory(name), "--model ", name,
-                " is neither a folder with a config.json nor one of ", parallel::modelNames());
+                " is neither a folder with a config.json nor one of ", parallel::modelNames(),
+                didYouMean(name, namesIn(parallel::modelNames())));
   return parallel::readConfig(name);
 }
 
 OptimizerKind optimizerOf(const std::string& name) {
   for (const auto kind : {OptimizerKind::AdamW, OptimizerKind::Momentum, OptimizerKind::Sgd})
     if (name == parallel::toString(kind)) return kind;
-  base::fail(ErrorCode::InvalidArgument, "--optimizer ", name,
-             " is not one of adamw, momentum, sgd");
+  refuseName(base::message("--optimizer ", name, " does not exist"), name,
+             {"adamw", "momentum", "sgd"});
 }
 
 /// bfloat16 has float32 masters, and float32 gradients unless they are asked for otherwise.
 parallel::StoreTypes typesOf(const std::string& type, const std::string& gradients) {
+  requireName("--type", type, {"bfloat16", "float32"});
   const auto weights = parseDataType(type);
-  TUTTI_REQUIRE(weights && (*weights == DataType::Float32 || *weights == DataType::BFloat16),
-                "--type ", type, " is not one of bfloat16, float32");
+  TUTTI_REQUIRE(weights, "--type names no type");
   if (gradients.empty()) return *weights;
-  const auto added = parseDataType(gradients);
-  TUTTI_REQUIRE(added && (*added == DataType::Float32 || *added == *weights), "--gradients ",
-                gradients, " is neither float32 nor the type of weights");
-  return {*weights, DataType::Float32, *added};
+  const DataType added = typeNamed("--gradients", gradients);
+  TUTTI_REQUIRE(added == DataType::Float32 || added == *weights, "--gradients ", gradients,
+                " is neither float32 nor the type of weights");
+  return {*weights, DataType::Float32, added};
 }
 
 void setJob(PlanTrainingOptions& o) {
@@ -72,11 +73,11 @@ std::variant<PlanTrainingOptions, int> parsePlanTraining(int argc, const char* c
   double teraflops = 0;
   o.topology = "h100-8";
   o.job.batch = o.job.context = 0;
-  CLI::App app{
+  CommandLine app(
       "Which layouts of a training fit on so many devices, what each rank would hold, and how "
       "long\n"
       "a step would take: found by running the training without data",
-      "tutti plan-training"};
+      "tutti plan-training");
   app.add_option(
          "--model", o.model,
          "a folder with a config.json of transformers, or one of\n" + parallel::modelNames())
@@ -87,29 +88,24 @@ std::variant<PlanTrainingOptions, int> parsePlanTraining(int argc, const char* c
   app.add_option("--memory", memory, "that a rank may hold, in bytes (K, M, G)")->required();
   app.add_option("--topology", o.topology,
                  "a file that describes hosts and links (docs/reference/commands.md), or the name\n"
-                 "of one that comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods")
-      ->capture_default_str();
+                 "of one that comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods");
   app.add_option("--batch", o.job.batch,
                  "sequences of a step, over all ranks; 4 for each device without it")
-      ->check(CLI::Range(int64_t{1}, kMostSequences));
+      ->check(CLI::Range(int64_t{1}, kMostSequences))
+      ->default_str("");
   app.add_option("--context", o.job.context, "tokens of a sequence; the model's without it")
-      ->check(CLI::Range(int64_t{1}, kMostTokens));
-  app.add_option("-t,--type", type, "of weights: bfloat16, with float32 masters, or float32")
-      ->capture_default_str();
+      ->check(CLI::Range(int64_t{1}, kMostTokens))
+      ->default_str("");
+  app.add_option("-t,--type", type, "of weights: bfloat16, with float32 masters, or float32");
   app.add_option("--gradients", gradients, "their type: float32 without it");
-  app.add_option("--optimizer", optimizer, "adamw, momentum or sgd")->capture_default_str();
+  app.add_option("--optimizer", optimizer, "adamw, momentum or sgd");
   app.add_option("--teraflops", teraflops,
                  "of matrix products in bfloat16 that a device reaches, instead of the topology's")
-      ->check(CLI::Range(1e-6, 1e6));
-  app.add_option("--limit", o.limit, "layouts that are shown")
-      ->check(CLI::Range(1, kMostRows))
-      ->capture_default_str();
-  app.add_flag("--json", o.json, "one line for programs");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
+      ->check(CLI::Range(1e-6, 1e6))
+      ->default_str("");
+  app.add_option("--limit", o.limit, "layouts that are shown")->check(CLI::Range(1, kMostRows));
+  app.addOutput("--json", o.jsonFile, "also write it to this file, as JSON in one line");
+  if (const auto code = app.read(argc, argv)) return *code;
   o.job.model = modelOf(o.model);
   o.memoryBytes = parseBytes("--memory", memory);
   o.cluster = readCluster(o.topology, folder);
@@ -129,27 +125,27 @@ parallel::DeviceRates ratesOf(const topology::Cluster& cluster, DataType type) {
                   .bytesPerSecond = 2e9 * cluster.work.copyGigabytesPerSecond}};
 }
 
+namespace {
+
+int showPlanTraining(const PlanTrainingOptions& o) {
+  ClusterNetwork network(o.cluster);
+  const int perHost = std::min(o.devices, o.cluster.ranksPerHost);
+  parallel::Predictor predictor(o.job, ratesOf(o.cluster, o.job.types.weights), network, perHost);
+  const parallel::Plan plan = planTraining(
+      predictor,
+      {.space = {.devices = o.devices, .ranksPerHost = perHost, .leastTokens = kLeastTokens},
+       .memoryBytes = static_cast<size_t>(o.memoryBytes)});
+  writeIfNamed("--json", o.jsonFile, [&] { return planTrainingJson(o, plan); });
+  printBeside(planTrainingText(o, plan), {o.jsonFile});
+  return plan.fitting.empty() ? 1 : 0;
+}
+
+}  // namespace
+
 int planTrainingMain(int argc, char** argv) {
-  try {
-    const auto parsed = parsePlanTraining(argc, argv, clusterFolder());
-    if (const int* code = std::get_if<int>(&parsed)) return *code;
-    const auto& o = std::get<PlanTrainingOptions>(parsed);
-    ClusterNetwork network(o.cluster);
-    const int perHost = std::min(o.devices, o.cluster.ranksPerHost);
-    parallel::Predictor predictor(o.job, ratesOf(o.cluster, o.job.types.weights), network, perHost);
-    const parallel::Plan plan = planTraining(
-        predictor,
-        {.space = {.devices = o.devices, .ranksPerHost = perHost, .leastTokens = kLeastTokens},
-         .memoryBytes = static_cast<size_t>(o.memoryBytes)});
-    std::fputs((o.json ? planTrainingJson(o, plan) : planTrainingText(o, plan)).c_str(), stdout);
-    return plan.fitting.empty() ? 1 : 0;
-  } catch (const Error& e) {
-    std::fprintf(stderr, "tutti plan-training: %s\n", base::printableLines(e.what()).c_str());
-    return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti plan-training: %s\n", base::printableLines(e.what()).c_str());
-    return 1;
-  }
+  return runProgram<PlanTrainingOptions>(
+      "tutti plan-training", [&] { return parsePlanTraining(argc, argv, clusterFolder()); },
+      showPlanTraining);
 }
 
 }  // namespace tutti::tools

@@ -18,8 +18,8 @@ struct PlanTrainingOptions {
   uint64_t memoryBytes = 0;  ///< of a device
   std::string topology;
   topology::Cluster cluster;
-  int limit = 10;  ///< rows
-  bool json = false;
+  int limit = 10;        ///< rows
+  std::string jsonFile;  ///< empty: none
 };
 
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where

@@ -1,9 +1,7 @@
-#include <array>
-#include <cstdio>
-
 #include "parallel/engine/describe.h"
 #include "src/base/check.h"
 #include "src/tools/common/json.h"
+#include "src/tools/common/table.h"
 #include "src/tools/plan_training/plan_training.h"
 
 namespace tutti::tools {
@@ -22,24 +20,22 @@ double parametersOf(const parallel::ModelOptions& model) {
 }
 
 std::string headline(const PlanTrainingOptions& o) {
-  std::array<char, 32> billions{};
-  std::snprintf(billions.data(), billions.size(), "%.3g", parametersOf(o.job.model) / 1e9);
-  return message(o.model, ", ", billions.data(), " billion parameters, on ", o.devices, " device",
-                 o.devices == 1 ? "" : "s", " of ", o.topology, " with ",
-                 parallel::bytesText(o.memoryBytes), " each\n", o.job.batch, " sequences of ",
-                 o.job.context, " tokens a step, weights in ", toString(o.job.types.weights),
-                 ", gradients in ", toString(o.job.types.gradients), ", ",
-                 parallel::toString(o.job.optimizer), "\n");
+  return message(o.model, ", ", significant(parametersOf(o.job.model) / 1e9, 3),
+                 " billion parameters, on ", o.devices, " device", o.devices == 1 ? "" : "s",
+                 " of ", o.topology, " with ", parallel::bytesText(o.memoryBytes), " each\n",
+                 o.job.batch, " sequences of ", o.job.context, " tokens a step, weights in ",
+                 toString(o.job.types.weights), ", gradients in ", toString(o.job.types.gradients),
+                 ", ", parallel::toString(o.job.optimizer), "\n");
 }
 
 std::string row(size_t place, const Prediction& p, const Prediction& best) {
-  std::array<char, 96> numbers{};
-  std::snprintf(numbers.data(), numbers.size(), "%4zu  %8s  %10.4g  %9s  ", place,
-                parallel::secondsText(p.seconds.total()).c_str(), p.tokensPerSecond,
-                parallel::bytesText(p.memory.total()).c_str());
-  const std::string indent(std::string(numbers.data()).size(), ' ');
+  const std::string numbers =
+      TextTable({{4, 0}, {8}, {10}, {9}})
+          .row({std::to_string(place), parallel::secondsText(p.seconds.total()),
+                significant(p.tokensPerSecond, 4), parallel::bytesText(p.memory.total())});
+  const std::string line = numbers.substr(0, numbers.size() - 1) + "  ";
   const std::string reason = place == 1 ? boundOf(p) : slowerThan(p, best);
-  return message(numbers.data(), p.layout.describe(), "\n", indent, "  ", reason, "\n");
+  return message(line, p.layout.describe(), "\n", std::string(line.size() + 2, ' '), reason, "\n");
 }
 
 std::string misfits(const PlanTrainingOptions& o, const Plan& plan) {

@@ -1,12 +1,9 @@
 #include "src/tools/run/run.h"
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 
-#include "src/base/check.h"
-#include "src/base/printable.h"
+#include "src/tools/common/command_line.h"
 #include "src/tools/common/program_words.h"
 
 namespace tutti::tools {
@@ -61,16 +58,13 @@ void declareRun(CLI::App& app, LaunchOptions& o, RunSeconds& seconds) {
             "start a job that failed again, at most so many times; TUTTI_RESTART says how many "
             "times it was started before, and output files of later attempts are in DIR/restart-1, "
             "DIR/restart-2, ...")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
+      ->check(CLI::Range(0, 1000));
   addLastOf(app, "--grace", seconds.grace,
             "seconds between asking the other ranks to end and killing them")
-      ->check(secondsRange())
-      ->capture_default_str();
+      ->check(secondsRange());
   addLastOf(app, "--output-timeout", seconds.outputTimeout,
             "seconds that output waits for a reader who takes nothing, after the ranks have ended")
-      ->check(secondsRange())
-      ->capture_default_str();
+      ->check(secondsRange());
   app.footer(kFooter);
 }
 
@@ -80,31 +74,22 @@ std::variant<LaunchOptions, int> parseRun(int argc, const char* const* argv) {
   LaunchOptions options;
   const auto inSeconds = [](std::chrono::duration<double> time) { return time.count(); };
   RunSeconds seconds{inSeconds(options.gracePeriod), inSeconds(options.outputTimeout)};
-  CLI::App app{
+  CommandLine app(
       "Starts N ranks of PROGRAM on this host. Each gets TUTTI_RANK, TUTTI_LOCAL_RANK, "
       "TUTTI_WORLD_SIZE,\nTUTTI_UNIQUE_ID and TUTTI_RESTART; the first that fails ends the others, "
       "and its exit code is that of\ntutti run.",
-      "tutti run"};
+      "tutti run");
   declareRun(app, options, seconds);
-  try {
-    options.command = parseBeforeProgram(app, argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exitCodeOf(app, e);
-  }
+  if (const auto code = readBeforeProgram(app, argc, argv, options.command)) return *code;
   options.gracePeriod = millisecondsOf(seconds.grace);
   options.outputTimeout = millisecondsOf(seconds.outputTimeout);
   return options;
 }
 
 int runMain(int argc, char** argv) {
-  const auto parsed = parseRun(argc, argv);
-  if (const int* code = std::get_if<int>(&parsed)) return *code;
-  try {
-    return launch(std::get<LaunchOptions>(parsed));
-  } catch (const Error& error) {
-    std::fprintf(stderr, "tutti run: %s\n", base::printableLines(error.what()).c_str());
-    return error.code() == ErrorCode::InvalidArgument ? 2 : 1;
-  }
+  return runProgram<LaunchOptions>(
+      "tutti run", [&] { return parseRun(argc, argv); },
+      [](const LaunchOptions& options) { return launch(options); });
 }
 
 }  // namespace tutti::tools

@@ -13,8 +13,8 @@ namespace tutti::tools {
 struct ScheduleCommand {
   parallel::ScheduleOptions schedule;
   bool actions = false;  ///< print them, with the transfers
-  bool json = false;
-  std::string svgFile;  ///< where a picture goes too; or nowhere
+  std::string jsonFile;  ///< empty: none
+  std::string svgFile;   ///< where a picture goes too; or nowhere
 };
 
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where

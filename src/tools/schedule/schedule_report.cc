@@ -3,6 +3,7 @@
 #include "parallel/pipeline/schedule_text.h"
 #include "src/base/check.h"
 #include "src/tools/common/json.h"
+#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 #include "src/tools/schedule/schedule.h"
 
@@ -33,32 +34,15 @@ std::string headline(const Schedule& s, const Costs& c) {
       c.transfer > 0 ? base::message(", a transfer ", c.transfer) : "", "\n\n");
 }
 
-/// Columns of words, the first to the left.
-std::string tableText(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows[0].size());
-  for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      line.append(row[i]);
-      line.append(widths[i] - row[i].size() + 2, ' ');
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
-
 std::string ranksText(const Schedule& s, const Timeline& timeline) {
-  std::vector<std::vector<std::string>> rows{
+  std::vector<TextTable::Cells> rows{
       {"rank", s.chunks > 1 ? "stages" : "stage", "idle", "idle in between", "activations"}};
   for (int rank = 0; rank < s.ranks; ++rank)
     rows.push_back(
         {base::message(rank), stagesText(s, rank), shareText(timeline.bubble(rank)),
          numberText(timeline.idleWithin(rank)),
          base::message(s.slots(rank), s.chunks > 1 ? base::message(" of 1/", s.chunks) : "")});
-  return tableText(rows);
+  return TextTable::fitting(rows);
 }
 
 Json spanOf(const parallel::Span& span, int chunks) {

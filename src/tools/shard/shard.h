@@ -18,7 +18,7 @@ struct ShardOptions {
   parallel::Sizes sizes;
   DataType type = DataType::Float32;
   PlannedJob job;
-  bool json = false;
+  std::string jsonFile;  ///< empty: none
 };
 
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where

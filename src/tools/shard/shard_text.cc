@@ -2,9 +2,11 @@
 // sends least step by step, and how it compares.
 
 #include <algorithm>
+#include <sstream>
 
 #include "src/base/check.h"
 #include "src/tools/common/page.h"
+#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 #include "src/tools/shard/shard_report.h"
 
@@ -12,21 +14,12 @@ namespace tutti::tools {
 namespace {
 
 using base::message;
-using Rows = std::vector<std::vector<std::string>>;
+using Rows = std::vector<TextTable::Cells>;
 
-/// Rows of cells, in columns two spaces apart; `right` of them stand to the right.
+/// The rows under each other; `right` of the columns stand to the right.
 void addTable(Page& page, const Rows& rows, size_t right) {
-  std::vector<size_t> widths(rows.at(0).size(), 0);
-  for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string fill(widths[i] - row[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (i < right ? fill + row[i] : row[i] + fill);
-    }
-    page.raw(line);
-  }
+  std::istringstream lines(TextTable::fitting(rows, right));
+  for (std::string line; std::getline(lines, line);) page.raw(line);
 }
 
 std::string shapeText(const parallel::Shape& shape) {

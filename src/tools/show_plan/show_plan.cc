@@ -1,19 +1,17 @@
 #include "src/tools/show_plan/show_plan.h"
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
-
 #include "collectives/chooser.h"
 #include "src/base/check.h"
 #include "src/base/cores.h"
-#include "src/base/printable.h"
 #include "src/communicator/settings.h"
 #include "src/plan/drawing.h"
 #include "src/plan/hosts.h"
 #include "src/plan/json.h"
 #include "src/plan/text.h"
+#include "src/tools/common/command_line.h"
+#include "src/tools/common/names.h"
 #include "src/tools/common/output_file.h"
-#include "src/tools/perf/perf_options.h"
+#include "src/tools/common/values.h"
 
 namespace tutti::tools {
 
@@ -67,10 +65,9 @@ void takeFile(const std::string& path, const JobOptions& job, PlanOptions& o) {
 
 void takeNames(const std::vector<std::string>& names, const JobOptions& job, PlanOptions& o) {
   TUTTI_REQUIRE(!names.empty(), "name a collective, or --file");
-  const auto known = plan::parseCollective(names.back());
-  TUTTI_REQUIRE(known, "there is no collective '", names.back(), "'");
+  o.request.collective = collectiveNamed(names.back());
   if (names.size() == 2) o.request.algorithm = names[0];
-  o.request.collective = *known;
+  requireAlgorithm("algorithm", o.request.algorithm);
   o.job = job.parsed();
   TUTTI_REQUIRE(o.job.ranks > 0, "say by --ranks for how many");
   TUTTI_REQUIRE(o.request.root >= 0 && o.request.root < o.job.ranks, "--root ", o.request.root,
@@ -83,10 +80,11 @@ std::variant<PlanOptions, int> parsePlan(int argc, const char* const* argv) {
   PlanOptions o;
   std::string bytes = "1M", file;
   std::vector<std::string> names;
-  CLI::App app{"The plan of a collective, step by step, without running it", "tutti plan"};
+  CommandLine app("The plan of a collective, step by step, without running it", "tutti plan");
   app.add_option("names", names,
-                 "[ALGORITHM] COLLECTIVE: " + plan::algorithmNames() +
-                     "; without one what would be chosen, and why. " + plan::collectiveNames())
+                 "[ALGORITHM] COLLECTIVE: " + listOfNames(algorithmNames()) +
+                     "; without one what would be chosen, and why. " +
+                     listOfNames(collectiveNames()))
       ->expected(1, 2)
       ->type_name("[ALGORITHM] COLLECTIVE");
   const JobOptions job(app, 256);
@@ -97,13 +95,9 @@ std::variant<PlanOptions, int> parsePlan(int argc, const char* const* argv) {
                  "prove and show the plan of this file, which --json has written; it says the "
                  "collective, the ranks and the root");
   app.add_flag("--deterministic", o.request.deterministic, "only what adds in the canonical order");
-  app.add_flag("--json", o.json, "the steps as JSON, in one line");
-  app.add_option("--svg", o.svgFile, "also draw a picture into this file");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
+  app.addOutput("--json", o.jsonFile, "also write the steps to this file, as JSON in one line");
+  app.addOutput("--svg", o.svgFile, "also draw a picture into this file");
+  if (const auto code = app.read(argc, argv)) return *code;
   TUTTI_REQUIRE(file.empty() || (names.empty() && ranks->empty() && root->empty()),
                 "--file says the collective, the ranks and the root: name none of these");
   if (file.empty())
@@ -125,25 +119,19 @@ std::string showPlan(const PlanOptions& o) {
   std::vector<Program> programs;
   for (int rank = 0; rank < o.job.ranks; ++rank)
     programs.push_back(collectives::build(spec, rank, file.get()));
-  if (!o.svgFile.empty()) writeFile("--svg", o.svgFile, plan::drawSvg(spec, programs));
-  if (o.json) return plan::toJson(spec, programs) + "\n";
+  writeIfNamed("--svg", o.svgFile, [&] { return plan::drawSvg(spec, programs); });
+  writeIfNamed("--json", o.jsonFile, [&] { return plan::toJson(spec, programs) + "\n"; });
   return reasonOf(o, choice, topology) + plan::toText(spec, programs) + "\n" +
          plan::drawText(spec, programs);
 }
 
 int planMain(int argc, char** argv) {
-  try {
-    const auto parsed = parsePlan(argc, argv);
-    if (const int* code = std::get_if<int>(&parsed)) return *code;
-    std::fputs(showPlan(std::get<PlanOptions>(parsed)).c_str(), stdout);
-    return 0;
-  } catch (const Error& e) {
-    std::fprintf(stderr, "tutti plan: %s\n", base::printableLines(e.what()).c_str());
-    return e.code() == ErrorCode::System ? 1 : 2;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti plan: %s\n", base::printableLines(e.what()).c_str());
-    return 1;
-  }
+  return runProgram<PlanOptions>(
+      "tutti plan", [&] { return parsePlan(argc, argv); },
+      [](const PlanOptions& o) {
+        printBeside(showPlan(o), {o.jsonFile, o.svgFile});
+        return 0;
+      });
 }
 
 }  // namespace tutti::tools

@@ -17,8 +17,8 @@ struct PlanOptions {
   plan::CollectiveRequest request;
   PlannedJob job;
   std::shared_ptr<const collectives::AlgorithmFile> file;  ///< with a plan to show; or null
-  bool json = false;
-  std::string svgFile;  ///< where a picture goes too; or nowhere
+  std::string jsonFile;                                    ///< empty: none
+  std::string svgFile;                                     ///< where a picture goes too; or nowhere
 };
 
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where

@@ -1,17 +1,16 @@
 #include "src/tools/simulate/simulate.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <limits>
 #include <optional>
 
 #include "collectives/simulate.h"
 #include "src/base/check.h"
-#include "src/base/printable.h"
+#include "src/tools/common/command_line.h"
+#include "src/tools/common/names.h"
 #include "src/tools/common/output_file.h"
-#include "src/tools/perf/perf_options.h"
+#include "src/tools/common/values.h"
 #include "src/tools/simulate/cluster_file.h"
 #include "src/tools/simulate/simulate_report.h"
 
@@ -33,15 +32,6 @@ uint64_t blocksOf(Collective c, int ranks) {
 
 bool isWanted(const SimulateOptions& o, const AlgorithmInfo& info) {
   return o.algorithm.empty() || o.algorithm == plan::toString(info.algorithm);
-}
-
-int parseRanks(const std::string& text) {
-  int ranks = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, ranks);
-  TUTTI_REQUIRE(error == std::errc() && rest == end && ranks >= 1 && ranks <= kMostSimulated,
-                "--ranks ", text, " is not a number from 1 to ", kMostSimulated);
-  return ranks;
 }
 
 /// The algorithm asked for exists for each number of ranks.
@@ -104,11 +94,11 @@ void validate(const SimulateOptions& o) {
   TUTTI_REQUIRE(!o.ranks.empty(), "--ranks names no number");
   for (const uint64_t bytes : o.sizes)
     TUTTI_REQUIRE(bytes <= kMostBytes, "--size ", bytes, " is more than ", kMostBytes, " bytes");
-  if (o.algorithm.empty()) return;
-  for (int i = 0; i < plan::kAlgorithmCount; ++i)
-    if (o.algorithm == plan::toString(static_cast<plan::Algorithm>(i))) return;
-  base::fail(ErrorCode::InvalidArgument, "--algo ", o.algorithm, " is not all or one of ",
-             plan::algorithmNames(), ", and mapped is not simulated");
+  std::vector<std::string> simulated = algorithmNames();
+  std::erase(simulated, toString(plan::Protocol::Mapped));
+  TUTTI_REQUIRE(o.algorithm != toString(plan::Protocol::Mapped), "--algo ", o.algorithm,
+                " is not simulated: take ", listOfNames(simulated), ", or all");
+  requireName("--algo", o.algorithm, simulated);
 }
 
 }  // namespace
@@ -117,39 +107,29 @@ std::variant<SimulateOptions, int> parseSimulate(int argc, const char* const* ar
   SimulateOptions o;
   std::string collective, type = "float32";
   std::string sizes = "1G", ranks;
-  CLI::App app{
+  CommandLine app(
       "How long each algorithm would take on a cluster, and how long any would have to: the plans\n"
       "that would run, walked step by step, with what the topology says of links and ranks",
-      "tutti simulate"};
-  app.add_option("collective", collective, plan::collectiveNames())->required();
-  app.add_option("-s,--size", sizes, "bytes (K, M, G), one or several with commas")
-      ->capture_default_str();
+      "tutti simulate");
+  app.add_option("collective", collective, listOfNames(collectiveNames()))->required();
+  app.add_option("-s,--size", sizes, "bytes (K, M, G), one or several with commas");
   app.add_option("-n,--ranks", ranks, "how many, one number or several with commas")->required();
   app.add_option("--topology", o.topology,
                  "a file that describes hosts and links (docs/reference/commands.md), or the name\n"
                  "of one that comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods")
       ->required();
   app.add_option("--algo", o.algorithm, "one algorithm instead of all")->default_str("all");
-  app.add_option("-t,--type", type, "element type")->capture_default_str();
+  app.add_option("-t,--type", type, "element type: " + listOfNames(typeNames()));
   app.add_option("--channels", o.channels, "lanes of each rank that take part in the work")
-      ->check(CLI::Range(1, kMostChannels))
-      ->capture_default_str();
-  app.add_option("--json", o.jsonFile, "also write a JSON line per row to this file");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  const auto known = plan::parseCollective(collective);
-  TUTTI_REQUIRE(known, "there is no collective '", collective, "': ", plan::collectiveNames());
-  o.collective = *known;
-  const auto parsedType = parseDataType(type);
-  TUTTI_REQUIRE(parsedType, "--type ", type, " is no element type");
-  o.type = *parsedType;
+      ->check(CLI::Range(1, kMostChannels));
+  app.addOutput("--json", o.jsonFile, "also write a JSON line per row to this file");
+  if (const auto code = app.read(argc, argv)) return *code;
+  o.collective = collectiveNamed(collective);
+  o.type = typeNamed("--type", type);
   for (const std::string& size : parseList("--size", sizes))
     o.sizes.push_back(parseBytes("--size", size));
   for (const std::string& number : parseList("--ranks", ranks))
-    o.ranks.push_back(parseRanks(number));
+    o.ranks.push_back(static_cast<int>(parseWhole("--ranks", number, 1, kMostSimulated)));
   if (o.collective == Collective::Barrier) o.sizes = {0};
   if (o.algorithm == "all") o.algorithm.clear();
   validate(o);
@@ -161,29 +141,24 @@ void simulate(const SimulateOptions& o, const std::filesystem::path& folder) {
   validateAlgorithm(o, cluster);
   std::optional<OutputFile> json;
   if (!o.jsonFile.empty()) json.emplace("--json", o.jsonFile);
-  std::fputs(simulateHeader(o, cluster).c_str(), stdout);
+  std::FILE* const table = isStandardOutput(o.jsonFile) ? stderr : stdout;
+  std::fputs(simulateHeader(o, cluster).c_str(), table);
   for (const int ranks : o.ranks)
     for (const std::vector<SimulateRow>& rows : rowsBySize(o, cluster, ranks))
       for (const SimulateRow& row : rows) {
-        printNow(stdout, simulateLine(o, row));
+        printNow(table, simulateLine(o, row));
         if (json) json->stream() << simulateJson(o, cluster, row);
       }
   if (json) json->commit();
 }
 
 int simulateMain(int argc, char** argv) {
-  try {
-    const auto parsed = parseSimulate(argc, argv);
-    if (const int* code = std::get_if<int>(&parsed)) return *code;
-    simulate(std::get<SimulateOptions>(parsed), clusterFolder());
-    return 0;
-  } catch (const Error& e) {
-    std::fprintf(stderr, "tutti simulate: %s\n", base::printableLines(e.what()).c_str());
-    return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti simulate: %s\n", base::printableLines(e.what()).c_str());
-    return 1;
-  }
+  return runProgram<SimulateOptions>(
+      "tutti simulate", [&] { return parseSimulate(argc, argv); },
+      [](const SimulateOptions& o) {
+        simulate(o, clusterFolder());
+        return 0;
+      });
 }
 
 }  // namespace tutti::tools

@@ -1,14 +1,21 @@
 #include "src/tools/simulate/simulate_report.h"
 
-#include <array>
-#include <cstdio>
-#include <nlohmann/json.hpp>
-
 #include "src/base/check.h"
 #include "src/tools/common/json.h"
+#include "src/tools/common/table.h"
 #include "src/tools/perf/perf_report.h"
 
 namespace tutti::tools {
+namespace {
+
+// The algorithm stands beside its mark.
+const TextTable& simulateTable() {
+  static const TextTable table(
+      {{9, 0}, {12}, {14, 1, true}, {14, 1}, {10}, {10}, {10}, {11}, {7}, {8}});
+  return table;
+}
+
+}  // namespace
 
 double SimulateRow::algorithmGBps() const {
   // A barrier of one rank has neither bytes nor time.
@@ -21,44 +28,46 @@ double SimulateRow::timesBound() const {
 }
 
 std::string simulateHeader(const SimulateOptions& options, const topology::Cluster& cluster) {
-  std::string text = base::message("# ", plan::toString(options.collective), " of ",
-                                   toString(options.type), " on ", cluster.describe(), "\n");
-  text +=
-      "# *: the fastest. bounds: what no plan can be faster than, by latency and by bandwidth; "
-      "ratio: time over the larger.\n"
-      "# walked: how many ranks were walked step by step, one for all that are alike.\n"
-      "#   ranks          size  algorithm               time       algbw       busbw     latency"
-      "    bandwidth    ratio    walked\n"
-      "#                   (B)                          (us)      (GB/s)      (GB/s)  bound (us)"
-      "   bound (us)\n";
-  return text;
+  return base::message("# ", plan::toString(options.collective), " of ", toString(options.type),
+                       " on ", cluster.describe(), "\n") +
+         "# *: the fastest. bounds: what no plan can be faster than, by latency and by bandwidth; "
+         "ratio: time over the larger.\n"
+         "# walked: how many ranks were walked step by step, one for all that are alike.\n" +
+         simulateTable().comment({"ranks", "size", " algorithm", "time", "algbw", "busbw",
+                                  "latency", "bandwidth", "ratio", "walked"}) +
+         simulateTable().comment(
+             {"", "(B)", "", "(us)", "(GB/s)", "(GB/s)", "bound (us)", "bound (us)"});
 }
 
 std::string simulateLine(const SimulateOptions& options, const SimulateRow& row) {
-  std::array<char, 256> line{};
-  const int begun = std::snprintf(line.data(), line.size(), "%9d  %12llu %c%-13s", row.ranks,
-                                  static_cast<unsigned long long>(row.bytes),
-                                  row.fastest ? '*' : ' ', row.algorithm.c_str());
-  if (!row.microseconds) return base::message(line.data(), "  skipped: ", row.refusal, "\n");
+  TextTable::Cells cells{std::to_string(row.ranks), std::to_string(row.bytes),
+                         (row.fastest ? "*" : " ") + row.algorithm};
+  if (!row.microseconds) {
+    cells.push_back(" skipped: " + row.refusal);
+    return simulateTable().row(cells);
+  }
   const double algbw = row.algorithmGBps();
-  std::snprintf(line.data() + begun, line.size() - static_cast<size_t>(begun),
-                " %14.2f  %10.3f  %10.3f  %10.2f  %11.2f  %7.2f  %8zu\n", *row.microseconds, algbw,
-                algbw * busFactor(options.collective, row.ranks), row.bounds.latencyMicroseconds,
-                row.bounds.bandwidthMicroseconds, row.timesBound(), row.ranksWalked);
-  return line.data();
+  cells.push_back(fixed(*row.microseconds, 2));
+  cells.push_back(fixed(algbw, 3));
+  cells.push_back(fixed(algbw * busFactor(options.collective, row.ranks), 3));
+  cells.push_back(fixed(row.bounds.latencyMicroseconds, 2));
+  cells.push_back(fixed(row.bounds.bandwidthMicroseconds, 2));
+  cells.push_back(fixed(row.timesBound(), 2));
+  cells.push_back(std::to_string(row.ranksWalked));
+  return simulateTable().row(cells);
 }
 
 std::string simulateJson(const SimulateOptions& options, const topology::Cluster& cluster,
                          const SimulateRow& row) {
-  nlohmann::json json{{"collective", plan::toString(options.collective)},
-                      {"topology", cluster.name},
-                      {"ranks", row.ranks},
-                      {"bytes", row.bytes},
-                      {"type", toString(options.type)},
-                      {"channels", options.channels},
-                      {"algorithm", row.algorithm},
-                      {"latency_bound_us", row.bounds.latencyMicroseconds},
-                      {"bandwidth_bound_us", row.bounds.bandwidthMicroseconds}};
+  Json json{{"collective", plan::toString(options.collective)},
+            {"topology", cluster.name},
+            {"ranks", row.ranks},
+            {"bytes", row.bytes},
+            {"type", toString(options.type)},
+            {"channels", options.channels},
+            {"algorithm", row.algorithm},
+            {"latency_bound_us", row.bounds.latencyMicroseconds},
+            {"bandwidth_bound_us", row.bounds.bandwidthMicroseconds}};
   if (!row.microseconds) {
     json["skipped"] = row.refusal;
     return jsonLine(json);

@@ -8,9 +8,9 @@
 namespace tutti::tools {
 
 struct TopoOptions {
-  int ranks = 0;        ///< on this host; 0: one for each core that this process may use
-  bool json = false;    ///< instead of text
-  std::string svgFile;  ///< a picture too; empty: none
+  int ranks = 0;         ///< on this host; 0: one for each core that this process may use
+  std::string jsonFile;  ///< empty: none
+  std::string svgFile;   ///< a picture too; empty: none
 };
 
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where

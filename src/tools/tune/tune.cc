@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iomanip>
 #include <memory>
 #include <vector>
 
@@ -14,14 +14,17 @@
 
 #include "collectives/regret.h"
 #include "src/base/check.h"
-#include "src/base/printable.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/settings.h"
 #include "src/tools/common/algorithm_times.h"
+#include "src/tools/common/command_line.h"
 #include "src/tools/common/launch_ranks.h"
 #include "src/tools/common/machine_use.h"
+#include "src/tools/common/median.h"
 #include "src/tools/common/output_file.h"
+#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
+#include "src/tools/common/values.h"
 #include "src/tools/tune/tune_record.h"
 
 namespace tutti::tools {
@@ -43,20 +46,6 @@ std::vector<int> groupSizes(int ranks) {
   return sizes;
 }
 
-/// The place, in order, of the lower end of a median's 95% interval (binomial, large enough from 6
-/// values on; before, the least).
-size_t lowerEnd(size_t values) {
-  double tail = 0, term = 1;
-  for (size_t i = 0; i < values; ++i) term /= 2;
-  size_t k = 0;
-  for (; k < values / 2; ++k) {
-    tail += term;
-    if (tail > 0.025) break;
-    term *= static_cast<double>(values - k) / static_cast<double>(k + 1);
-  }
-  return k == 0 ? 0 : k - 1;
-}
-
 Verdict judge(const MeasuredCall& call, const std::map<std::string, AlgorithmTime>& times) {
   Verdict verdict{.call = call};
   const AlgorithmTime* best = nullptr;
@@ -70,9 +59,9 @@ Verdict judge(const MeasuredCall& call, const std::map<std::string, AlgorithmTim
   std::vector<double> ratios;
   for (size_t i = 0; i < chosen.turns.size(); ++i)
     ratios.push_back(chosen.turns[i] / best->turns[i]);
-  std::sort(ratios.begin(), ratios.end());
-  verdict.ratio = ratios[ratios.size() / 2];
-  verdict.leastRatio = ratios[lowerEnd(ratios.size())];
+  const MedianInterval ratio = medianOf(std::move(ratios));
+  verdict.ratio = ratio.middle;
+  verdict.leastRatio = ratio.least;
   return verdict;
 }
 
@@ -132,13 +121,10 @@ class Tuner {
 std::string lineOf(const Verdict& v) {
   const auto best = std::ranges::min_element(v.call.microseconds, {},
                                              [](const auto& entry) { return entry.second; });
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "%5.2f times %s's %.1f us: %s of blocks of %llu bytes on %d ranks, %s\n", v.ratio,
-                best->first.c_str(), best->second, plan::toString(v.call.request.collective),
-                static_cast<unsigned long long>(v.call.request.blockBytes()), v.call.topology.ranks,
-                memoryName(v.call.windows));
-  return text;
+  return base::message(std::setw(5), fixed(v.ratio, 2), " times ", best->first, "'s ",
+                       fixed(best->second, 1), " us: ", plan::toString(v.call.request.collective),
+                       " of blocks of ", v.call.request.blockBytes(), " bytes on ",
+                       v.call.topology.ranks, " ranks, ", memoryName(v.call.windows), "\n");
 }
 
 void report(std::vector<Verdict> verdicts) {
@@ -170,12 +156,10 @@ void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const Tun
   for (const Verdict& v : verdicts) calls.push_back(v.call);
   const Tuning fitted = collectives::fit(calls, before);
   const auto was = collectives::regrets(calls, before), is = collectives::regrets(calls, fitted);
-  char remark[200];
-  std::snprintf(remark, sizeof remark,
-                "by these medians choices take %.3f times the best in the mean and %.2f at worst; "
-                "before %.3f and %.2f",
-                is.mean, is.worst, was.mean, was.worst);
-  std::fprintf(stderr, "tutti tune: %s\n", remark);
+  const std::string remark = base::message(
+      "by these medians choices take ", fixed(is.mean, 3), " times the best in the mean and ",
+      fixed(is.worst, 2), " at worst; before ", fixed(was.mean, 3), " and ", fixed(was.worst, 2));
+  sayError("tutti tune", remark);
   writeConstants(o, fitted, beside.empty() ? remark : base::message(remark, "; ", beside));
 }
 
@@ -261,56 +245,42 @@ std::vector<uint64_t> blockSizes(const std::string& list) {
 std::variant<TuneOptions, int> parseTune(int argc, const char* const* argv) {
   TuneOptions o;
   std::string memory = "both", blocks = kBlocks;
-  CLI::App app{
+  CommandLine app(
       "Measures the algorithms of all collectives and fits the chooser's constants to them",
-      "tutti tune"};
+      "tutti tune");
   app.add_option("-n,--ranks", o.ranks, "local ranks to start; without it join the launcher's job")
-      ->check(CLI::Range(2, 256));
-  app.add_option("-o,--output", o.file,
-                 "file for the constants, to be named by TUTTI_TUNING; "
-                 "standard output without it");
-  app.add_option("--record", o.record,
-                 "file for the measurements, a JSON line each; with --from for what the recordings "
-                 "say together");
+      ->check(CLI::Range(2, 256))
+      ->default_str("");
+  app.addOutput("-o,--output", o.file,
+                "file for the constants, to be named by TUTTI_TUNING; without it standard output");
+  app.addOutput("--record", o.record,
+                "file for the measurements, a JSON line each; with --from for what the recordings "
+                "say together");
   app.add_option("--from", o.from,
                  "fit to what was recorded before, and measure nothing; of what was recorded "
                  "several times, to the median")
-      ->excludes("-n");
+      ->excludes("-n")
+      ->default_str("");
   app.add_option("--turns", o.turns, "of each algorithm, for each call")
       ->check(CLI::Range(1, 1000));
   app.add_flag("--check", o.check, "only measure how good the choices are now");
   app.add_option("--memory", memory, "window (from allocate), ordinary, or both")
-      ->check(CLI::IsMember({"window", "ordinary", "both"}))
-      ->capture_default_str();
-  app.add_option("--blocks", blocks, "bytes of the blocks to measure")->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
+      ->check(oneOf({"window", "ordinary", "both"}));
+  app.add_option("--blocks", blocks, "bytes of the blocks to measure");
+  if (const auto code = app.read(argc, argv)) return *code;
   o.windows = memory != "ordinary";
   o.ordinary = memory != "window";
   o.blockBytes = blockSizes(blocks);
+  TUTTI_REQUIRE(o.check || !o.file.empty() || !isStandardOutput(o.record),
+                "--record - and the constants cannot both be standard output: -o FILE");
   TUTTI_REQUIRE(!o.check || o.file.empty(), "--check writes no constants: not with -o ", o.file);
   return o;
 }
 
 int tuneMain(int argc, char** argv) {
-  TuneOptions options;
-  try {
-    const auto parsed = parseTune(argc, argv);
-    if (const int* code = std::get_if<int>(&parsed)) return *code;
-    options = std::get<TuneOptions>(parsed);
-  } catch (const Error& e) {
-    std::fprintf(stderr, "tutti tune: %s\n", base::printableLines(e.what()).c_str());
-    return 2;
-  }
-  try {
-    return run(options, argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "tutti tune: %s\n", base::printableLines(e.what()).c_str());
-    return 1;
-  }
+  return runProgram<TuneOptions>(
+      "tutti tune", [&] { return parseTune(argc, argv); },
+      [&](const TuneOptions& options) { return run(options, argc, argv); }, 1);
 }
 
 }  // namespace tutti::tools

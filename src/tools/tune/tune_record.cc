@@ -1,11 +1,9 @@
 #include "src/tools/tune/tune_record.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <type_traits>
 
-#include "src/base/check.h"
 #include "src/tools/common/json.h"
+#include "src/tools/common/read_json.h"
 
 namespace tutti::tools {
 namespace {
@@ -13,29 +11,7 @@ namespace {
 constexpr uint64_t kMostBlockBytes = uint64_t{1} << 40;
 constexpr int kMostRanks = 16384;
 
-/// Within limits, and whole where its type is; else throws a reason.
-template <class Number>
-Number numberIn(const nlohmann::json& found, const char* name, Number least, Number most) {
-  if (!found.is_number()) throw std::runtime_error(base::message(name, " is no number"));
-  const double value = found.get<double>();
-  if (!(value >= static_cast<double>(least)) || !(value <= static_cast<double>(most)))
-    throw std::runtime_error(
-        base::message(name, " is ", value, ", not between ", least, " and ", most));
-  if (std::is_integral_v<Number> && !found.is_number_integer())
-    throw std::runtime_error(base::message(name, " is ", value, ", no whole number"));
-  return static_cast<Number>(value);
-}
-
-/// That of an object.
-template <class Number>
-Number numberOf(const nlohmann::json& object, const char* name, Number least, Number most) {
-  const auto found = object.find(name);
-  if (found == object.end()) throw std::runtime_error(base::message(name, " is no number"));
-  return numberIn(*found, name, least, most);
-}
-
 Verdict verdictOf(const nlohmann::json& object) {
-  if (!object.is_object()) throw std::runtime_error("not an object");
   Verdict verdict;
   auto& [request, topology, windows, microseconds, asking] = verdict.call;
   const auto collective = plan::parseCollective(object.at("collective").get<std::string>());
@@ -87,15 +63,8 @@ std::string jsonOf(const Verdict& verdict) {
 
 std::vector<Verdict> readRecord(std::istream& lines, const std::string& where) {
   std::vector<Verdict> all;
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    try {
-      all.push_back(verdictOf(nlohmann::json::parse(line)));
-    } catch (const std::exception& e) {
-      base::fail(ErrorCode::InvalidArgument, where, ", line ", number, ": ", e.what());
-    }
-  }
+  readJsonLines(lines, where,
+                [&](const nlohmann::json& object) { all.push_back(verdictOf(object)); });
   return all;
 }
 

@@ -1,6 +1,5 @@
 #include "src/tools/verify/verify.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 
@@ -8,6 +7,7 @@
 #include "parallel/checkpoint/names.h"
 #include "parallel/huggingface/folder.h"
 #include "src/base/check.h"
+#include "src/tools/common/command_line.h"
 #include "src/tools/common/units.h"
 
 namespace tutti::tools {
@@ -50,18 +50,14 @@ FolderVerdict verifyWeights(const fs::path& folder) {
 
 std::variant<VerifyOptions, int> parseVerify(int argc, const char* const* argv) {
   VerifyOptions o;
-  CLI::App app{
+  CommandLine app(
       "Whether checkpoints are as they were written: every byte against its checksum. Of a folder\n"
       "of transformers, which has none, the headers, lengths and sizes",
-      "tutti verify"};
+      "tutti verify");
   app.add_option("folder", o.folders,
                  "a checkpoint, a folder of checkpoints, or one with a config.json and weights")
       ->required();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
+  if (const auto code = app.read(argc, argv)) return *code;
   return o;
 }
 
@@ -80,22 +76,24 @@ std::vector<FolderVerdict> verifyFolder(const fs::path& folder) {
   return verdicts;
 }
 
+namespace {
+
+int showVerdicts(const VerifyOptions& options) {
+  bool sound = true;
+  for (const std::string& folder : options.folders)
+    for (const FolderVerdict& verdict : verifyFolder(folder)) {
+      sound = sound && verdict.sound;
+      std::printf("%s: %s%s\n", verdict.folder.c_str(),
+                  verdict.sound ? "" : "NOT SOUND: ", verdict.text.c_str());
+    }
+  return sound ? 0 : 1;
+}
+
+}  // namespace
+
 int verifyMain(int argc, char** argv) {
-  try {
-    const auto parsed = parseVerify(argc, argv);
-    if (const int* code = std::get_if<int>(&parsed)) return *code;
-    bool sound = true;
-    for (const std::string& folder : std::get<VerifyOptions>(parsed).folders)
-      for (const FolderVerdict& verdict : verifyFolder(folder)) {
-        sound = sound && verdict.sound;
-        std::printf("%s: %s%s\n", verdict.folder.c_str(),
-                    verdict.sound ? "" : "NOT SOUND: ", verdict.text.c_str());
-      }
-    return sound ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "tutti verify: %s\n", error.what());
-    return 1;
-  }
+  return runProgram<VerifyOptions>(
+      "tutti verify", [&] { return parseVerify(argc, argv); }, showVerdicts, 1);
 }
 
 }  // namespace tutti::tools

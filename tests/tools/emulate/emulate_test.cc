@@ -106,7 +106,7 @@ std::string refused(const Words& words) {
   const std::string said = testing::internal::GetCapturedStderr();
   if (!std::holds_alternative<int>(result)) return "accepted";
   EXPECT_EQ(std::get<int>(result), 2);
-  return said.substr(0, said.find('\n'));
+  return said.substr(0, said.rfind(" (tutti emulate --help shows the flags)\n"));
 }
 
 TEST(Emulate, TakesItsOptions) {
@@ -128,8 +128,7 @@ TEST(Emulate, RefusesAWrongCommandLine) {
               std::string("tutti emulate: --devices: Value ") + bad + " not in range 1 to 16");
   EXPECT_EQ(refused({"--devices"}),
             "tutti emulate: --devices: 1 required INT:INT in [1 - 16] missing");
-  EXPECT_EQ(refused({"--no-such", "a"}),
-            "tutti emulate: The following argument was not expected: --no-such");
+  EXPECT_EQ(refused({"--no-such", "a"}), "tutti emulate: there is no flag --no-such");
   for (const Words& none : {Words{}, {"--"}, {"--devices", "2"}, {""}})
     EXPECT_EQ(refused(none), "tutti emulate: PROGRAM is required");
 }
@@ -275,7 +274,7 @@ TEST_F(EmulateCommand, SaysWhyItStartsNothing) {
   EXPECT_TRUE(contains(result.err, path + " is statically linked"));
   result = run({"--devices", "many", path});
   EXPECT_EQ(result.exitCode, 2);
-  EXPECT_TRUE(contains(result.err, "(tutti emulate --help shows the options)"));
+  EXPECT_TRUE(contains(result.err, "(tutti emulate --help shows the flags)"));
 }
 
 // `tutti run` has CUDA's runtime linked into it, and starts programs that have not.

@@ -30,7 +30,7 @@ Result planTraining(std::vector<std::string> options) {
 
 TEST(PlanTraining, RanksTheLayoutsThatFit) {
   const Result run = planTraining({"--model", "gpt2", "-n", "4", "--memory", "16G", "--batch", "8",
-                                   "--json", "--limit", "100"});
+                                   "--json", "-", "--limit", "100"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
   const Json plan = Json::parse(run.out);
   EXPECT_NEAR(plan["parameters"].get<double>(), 124e6, 1e6);
@@ -138,7 +138,7 @@ TEST(PlanTrainingLong, ThePageShowsWhatItPrints) { EXPECT_EQ(comparePage(true), 
 
 TEST(PlanTraining, LongSequencesAreSharedOut) {
   const Result run = planTraining({"--model", "llama-8b", "-n", "16", "--memory", "80G",
-                                   "--context", "131072", "--batch", "2", "--json"});
+                                   "--context", "131072", "--batch", "2", "--json", "-"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
   const Json plan = Json::parse(run.out);
   EXPECT_GT(plan["layouts"][0]["layout"]["mesh"].value("cp", 1), 1) << plan["layouts"][0];

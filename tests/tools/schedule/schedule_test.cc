@@ -49,7 +49,7 @@ TEST(ScheduleCommand, DrawsAndSays) {
 
 TEST(ScheduleCommand, TakesCosts) {
   const auto idleOf = [](std::vector<std::string> options) {
-    options.insert(options.end(), {"-p", "4", "-m", "8", "--json"});
+    options.insert(options.end(), {"-p", "4", "-m", "8", "--json", "-"});
     const Result run = schedule(options);
     EXPECT_EQ(run.exitCode, 0) << run.err;
     return Json::parse(run.out)["idle_fraction"];
@@ -73,7 +73,7 @@ TEST(ScheduleCommand, DrawsPictures) {
   for (const std::string& name : kNames) {
     const launcher::TemporaryFolder folder;
     const Result run = schedule(
-        {name, "-p", "3", "-m", "5", "--svg", folder.path().string() + "/s.svg", "--json"});
+        {name, "-p", "3", "-m", "5", "--svg", folder.path().string() + "/s.svg", "--json", "-"});
     EXPECT_EQ(run.exitCode, 0) << run.err;
     const std::string svg = folder.read("s.svg");
     EXPECT_TRUE(contains(svg, name + ", 3 ranks, 5 micro-batches: idle ")) << svg;
@@ -98,7 +98,8 @@ TEST(ScheduleCommand, RefusesWhatMakesNoSense) {
     EXPECT_TRUE(contains(run.err, why)) << run.err;
   };
   expectRefused({"1f2b", "-p", "4", "-m", "8"},
-                "there is no schedule '1f2b': naive, gpipe, 1f1b, interleaved, zb-h1, zb-v");
+                "there is no schedule '1f2b': naive, gpipe, 1f1b, interleaved, zb-h1 or zb-v; did "
+                "you mean 1f1b?");
   expectRefused({"1f1b", "-p", "4"}, "--micro-batches is required");
   expectRefused({"1f1b", "-m", "4"}, "--ranks is required");
   expectRefused({"1f1b", "-p", "0", "-m", "8"}, "--ranks");
@@ -113,7 +114,7 @@ TEST(ScheduleCommand, RefusesWhatMakesNoSense) {
   expectRefused({"1f1b", "-p", "4", "-m", "8", "--costs", "1,0,1"},
                 "a computation costs 1 to 1000000, not 0");
   expectRefused({"1f1b", "-p", "4", "-m", "8", "--costs", "1,x,1"},
-                "--costs: x is no whole number");
+                "--costs x is not a whole number");
   for (const std::string costs : {"1,,2,3", ",1,2,3", "1,2,3,", ",,"})
     expectRefused({"1f1b", "-p", "4", "-m", "8", "--costs=" + costs},
                   "--costs \"" + costs + "\": between its commas is nothing");
@@ -167,7 +168,7 @@ TEST(SchedulePage, NamesEveryField) {
       if (value.is_structured()) look(value);
     }
   };
-  look(Json::parse(schedule({"zb-v", "-p", "2", "-m", "3", "--json"}).out));
+  look(Json::parse(schedule({"zb-v", "-p", "2", "-m", "3", "--json", "-"}).out));
 }
 
 }  // namespace

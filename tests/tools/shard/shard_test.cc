@@ -368,8 +368,8 @@ TEST(ShardPage, NamesEveryField) {
       if (value.is_structured()) look(value);
     }
   };
-  const Result run =
-      runTutti({"shard", "A[I,Jx] B[J,K] -> C[I,K]", "--mesh", "x=4", "--sizes", kSizes, "--json"});
+  const Result run = runTutti(
+      {"shard", "A[I,Jx] B[J,K] -> C[I,K]", "--mesh", "x=4", "--sizes", kSizes, "--json", "-"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
   look(Json::parse(run.out));
 }

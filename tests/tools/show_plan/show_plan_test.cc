@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/support/run_tutti.h"
 #include "tests/support/test_main.h"
@@ -61,7 +62,8 @@ TEST(PlanCommand, WithoutAnAlgorithmSaysWhatWouldBeChosenAndWhy) {
 
 TEST(PlanCommand, WritesJsonAndSvg) {
   for (const char* algorithm : {"recursive", "two_shot", "mapped"}) {
-    const Result run = runTutti({"plan", algorithm, "reduce", "-n", "5", "--root", "3", "--json"});
+    const Result run =
+        runTutti({"plan", algorithm, "reduce", "-n", "5", "--root", "3", "--json", "-"});
     EXPECT_EQ(run.exitCode, 0) << run.err;
     const Json json = Json::parse(run.out);
     EXPECT_EQ(json["spec"]["root"], 3);
@@ -96,8 +98,8 @@ TEST(PlanCommand, PlacesRanksOnHosts) {
       << lines(chosen.out)[1];
   EXPECT_NE(chosen.out.find("\nrank 7\n"), std::string::npos);
   EXPECT_NE(chosen.out.find("\nstep 4 "), std::string::npos);
-  const Result uneven =
-      runTutti({"plan", "hierarchical", "all_gather", "-n", "8", "--hosts", "3,1,4", "--json"});
+  const Result uneven = runTutti(
+      {"plan", "hierarchical", "all_gather", "-n", "8", "--hosts", "3,1,4", "--json", "-"});
   EXPECT_EQ(uneven.exitCode, 0) << uneven.err;
   EXPECT_EQ(Json::parse(uneven.out)["spec"]["hosts"], (std::vector<int>{0, 0, 0, 1, 2, 2, 2, 2}));
   const Result one = runTutti({"plan", "all_reduce", "-n", "2", "--hosts", "2", "-b", "1K"});
@@ -203,16 +205,18 @@ TEST(PlanCommand, RefusesByName) {
     EXPECT_EQ(run.out, "");
     return run.err;
   };
-  EXPECT_EQ(refusal({"all_produce", "-n", "2"}),
-            "tutti plan: there is no collective 'all_produce'\n");
+  EXPECT_EQ(
+      refusal({"all_produce", "-n", "2"}),
+      "tutti plan: there is no collective 'all_produce': all_reduce, all_gather, "
+      "reduce_scatter, broadcast, reduce, gather, scatter, alltoall, scan or barrier; did you "
+      "mean all_reduce?\n");
   EXPECT_EQ(refusal({"reduce", "-n", "2", "--root", "2"}),
             "tutti plan: --root 2 is not a rank of 0..1\n");
   EXPECT_EQ(refusal({"ring", "barrier", "-n", "2"}),
             "tutti plan: algorithm ring does not exist for barrier on 2 ranks\n");
   EXPECT_EQ(refusal({"mapped", "barrier", "-n", "2"}),
             "tutti plan: algorithm mapped does not exist for barrier on 2 ranks\n");
-  EXPECT_NE(refusal({"rings", "reduce", "-n", "2"}).find("\"rings\" is not ring"),
-            std::string::npos);
+  EXPECT_NE(refusal({"rings", "reduce", "-n", "2"}).find("did you mean ring?"), std::string::npos);
   EXPECT_NE(refusal({"ring", "all_reduce", "-n", "4", "--deterministic"}).find("canonical order"),
             std::string::npos);
   EXPECT_NE(refusal({"reduce"}).find("--ranks"), std::string::npos);
@@ -224,8 +228,8 @@ TEST(PlanCommand, RefusesByName) {
             "hosts\n");
   for (const std::string hosts : {"2x4", "3,1,4", "2x", "2,", ",2", "x4", "4x0", "0", "2x2x", "2 2",
                                   "99999999999999999999", "4,4294967296"})
-    EXPECT_TRUE(refusal({"all_reduce", "-n", "4", "--hosts", hosts})
-                    .starts_with("tutti plan: --hosts " + hosts + " "))
+    EXPECT_TRUE(std::regex_search(refusal({"all_reduce", "-n", "4", "--hosts", hosts}),
+                                  std::regex("^tutti plan: --hosts \"?" + hosts + "\"?:? ")))
         << hosts;
 }
 

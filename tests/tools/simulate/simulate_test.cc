@@ -10,6 +10,7 @@
 #include <tutti/error.h>
 
 #include "collectives/simulate.h"
+#include "src/tools/common/names.h"
 #include "src/tools/simulate/cluster_file.h"
 #include "src/tools/simulate/simulate.h"
 #include "tests/support/temporary_folder.h"
@@ -66,8 +67,8 @@ TEST(SimulateOptions, AreRefusedByName) {
     words.insert(words.end(), {"-n", "8", "--topology", "x"});
     return refusalOf([&] { parse(words); });
   };
-  EXPECT_EQ(refusal({"all_produce"}),
-            "there is no collective 'all_produce': " + plan::collectiveNames());
+  EXPECT_EQ(refusal({"all_produce"}), "there is no collective 'all_produce': " +
+                                          plan::collectiveNames() + "; did you mean all_reduce?");
   EXPECT_EQ(refusal({"scan", "--size", "1K,x"}),
             "--size x is not a size: a whole number of bytes, or a number with K, M or G");
   EXPECT_EQ(refusal({"scan", "--size", "1K,,2K"}),
@@ -75,16 +76,21 @@ TEST(SimulateOptions, AreRefusedByName) {
   EXPECT_EQ(refusal({"scan", "--size", ""}), "--size names no size");
   EXPECT_EQ(refusal({"scan", "--size", "2000000G"}),
             "--size 2147483648000000 is more than 1125899906842624 bytes");
-  EXPECT_EQ(refusal({"scan", "--type", "float31"}), "--type float31 is no element type");
-  EXPECT_EQ(refusal({"scan", "--algo", "mapped"}), "--algo mapped is not all or one of " +
-                                                       plan::algorithmNames() +
-                                                       ", and mapped is not simulated");
+  EXPECT_EQ(
+      refusal({"scan", "--type", "float31"}),
+      "--type float31 is no element type: " + listOfNames(typeNames()) + "; did you mean float32?");
+  const std::string simulated =
+      "ring, double_tree, recursive, one_shot, two_shot, pairwise or hierarchical";
+  EXPECT_EQ(refusal({"scan", "--algo", "mapped"}),
+            "--algo mapped is not simulated: take " + simulated + ", or all");
+  EXPECT_EQ(refusal({"scan", "--algo", "ting"}),
+            "--algo ting does not exist: " + simulated + "; did you mean ring?");
   const auto refusalOfRanks = [](const char* ranks) {
     return refusalOf([&] { parse({"scan", "--topology", "x", "-n", ranks}); });
   };
-  EXPECT_EQ(refusalOfRanks("0"), "--ranks 0 is not a number from 1 to 1000000");
-  EXPECT_EQ(refusalOfRanks("8,1000001"), "--ranks 1000001 is not a number from 1 to 1000000");
-  EXPECT_EQ(refusalOfRanks("8,x"), "--ranks x is not a number from 1 to 1000000");
+  EXPECT_EQ(refusalOfRanks("0"), "--ranks 0 is not a whole number from 1 to 1000000");
+  EXPECT_EQ(refusalOfRanks("8,1000001"), "--ranks 1000001 is not a whole number from 1 to 1000000");
+  EXPECT_EQ(refusalOfRanks("8,x"), "--ranks x is not a whole number from 1 to 1000000");
   for (const char* list : {"8,,", "8,", ",8", "8,,16"})
     EXPECT_EQ(refusalOfRanks(list),
               std::string("--ranks \"") + list + "\": between its commas is nothing");

@@ -413,9 +413,9 @@ TEST(Pages, FillAHundredColumns) {
 }
 
 TEST(TopoOptions, AreReadOrRefused) {
-  const std::vector<const char*> words{"topo", "--json", "--svg", "x.svg", "--ranks", "5"};
+  const std::vector<const char*> words{"topo", "--json", "-", "--svg", "x.svg", "--ranks", "5"};
   const auto o = std::get<TopoOptions>(parseTopo(static_cast<int>(words.size()), words.data()));
-  EXPECT_TRUE(o.json);
+  EXPECT_EQ(o.jsonFile, "-");
   EXPECT_EQ(o.svgFile, "x.svg");
   EXPECT_EQ(o.ranks, 5);
   EXPECT_EQ(codeOf({}), -1);

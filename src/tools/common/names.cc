@@ -1,0 +1,86 @@
+#include "src/tools/common/names.h"
+
+#include <algorithm>
+#include <span>
+#include <sstream>
+
+#include "collectives/algorithm_file.h"
+#include "src/base/check.h"
+#include "src/base/nearest_name.h"
+
+namespace tutti::tools {
+namespace {
+
+template <class Value>
+std::vector<std::string> namesOfAll(int count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.emplace_back(toString(static_cast<Value>(i)));
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> typeNames() { return namesOfAll<DataType>(kDataTypeCount); }
+std::vector<std::string> opNames() { return namesOfAll<ReduceOp>(kReduceOpCount); }
+std::vector<std::string> collectiveNames() {
+  return namesOfAll<plan::Collective>(plan::kCollectiveCount);
+}
+std::vector<std::string> algorithmNames() {
+  auto names = namesOfAll<plan::Algorithm>(plan::kAlgorithmCount);
+  names.emplace_back(toString(plan::Protocol::Mapped));
+  return names;
+}
+
+std::vector<std::string> namesIn(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream words(list);
+  for (std::string word; words >> word;)
+    names.push_back(word.ends_with(',') ? word.substr(0, word.size() - 1) : word);
+  return names;
+}
+
+std::string listOfNames(const std::vector<std::string>& names) {
+  std::string list;
+  for (size_t i = 0; i < names.size(); ++i)
+    list += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
+  return list;
+}
+
+std::string didYouMean(std::string_view word, const std::vector<std::string>& names) {
+  const auto nearest = base::nearestName(word, std::span<const std::string>(names));
+  return nearest ? "; did you mean " + *nearest + "?" : "";
+}
+
+void refuseName(const std::string& what, std::string_view word,
+                const std::vector<std::string>& names) {
+  base::fail(ErrorCode::InvalidArgument, what, ": ", listOfNames(names), didYouMean(word, names));
+}
+
+DataType typeNamed(const std::string& flag, const std::string& name) {
+  if (const auto type = parseDataType(name)) return *type;
+  refuseName(base::message(flag, " ", name, " is no element type"), name, typeNames());
+}
+
+ReduceOp opNamed(const std::string& flag, const std::string& name) {
+  if (const auto op = parseReduceOp(name)) return *op;
+  refuseName(base::message(flag, " ", name, " is no reduction"), name, opNames());
+}
+
+plan::Collective collectiveNamed(const std::string& name) {
+  if (const auto collective = plan::parseCollective(name)) return *collective;
+  refuseName(base::message("there is no collective '", name, "'"), name, collectiveNames());
+}
+
+void requireName(const std::string& flag, const std::string& name,
+                 const std::vector<std::string>& names) {
+  if (name.empty() || std::ranges::find(names, name) != names.end()) return;
+  refuseName(base::message(flag, " ", name, " does not exist"), name, names);
+}
+
+void requireAlgorithm(const std::string& flag, const std::string& name) {
+  auto names = algorithmNames();
+  names.emplace_back(collectives::kByFile);
+  requireName(flag, name.substr(0, name.find('/')), names);
+}
+
+}  // namespace tutti::tools

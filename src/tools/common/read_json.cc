@@ -1,0 +1,36 @@
+#include "src/tools/common/read_json.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr size_t kLongestLine = 1 << 20, kMostLines = 1'000'000;
+
+/// False at the end.
+bool nextLine(std::istream& lines, std::string& line) {
+  line.clear();
+  for (char c = 0; lines.get(c);) {
+    if (c == '\n') return true;
+    if (line.size() == kLongestLine) throw std::runtime_error("it is longer than 1 MiB");
+    line += c;
+  }
+  return !line.empty();
+}
+
+}  // namespace
+
+void readJsonLines(std::istream& lines, const std::string& where,
+                   const std::function<void(const nlohmann::json&)>& read) {
+  size_t number = 1;
+  try {
+    for (std::string line; nextLine(lines, line); ++number) {
+      if (number > kMostLines) throw std::runtime_error("there are more than a million lines");
+      const nlohmann::json object = nlohmann::json::parse(line);
+      if (!object.is_object()) throw std::runtime_error("not an object");
+      read(object);
+    }
+  } catch (const std::exception& e) {
+    base::fail(ErrorCode::InvalidArgument, where, ", line ", number, ": ", e.what());
+  }
+}
+
+}  // namespace tutti::tools

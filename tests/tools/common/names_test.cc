@@ -1,0 +1,68 @@
+// Names that people type, and tables that they read.
+
+#include "src/tools/common/names.h"
+
+#include <gtest/gtest.h>
+
+#include <tutti/error.h>
+
+#include "src/tools/common/table.h"
+
+namespace tutti::tools {
+namespace {
+
+template <class Call>
+std::string refusalOf(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Names, AreAllThatAreParsed) {
+  EXPECT_EQ(typeNames().size(), static_cast<size_t>(kDataTypeCount));
+  for (const std::string& name : typeNames()) EXPECT_EQ(toString(typeNamed("--type", name)), name);
+  EXPECT_EQ(opNames().size(), static_cast<size_t>(kReduceOpCount));
+  for (const std::string& name : opNames()) EXPECT_EQ(toString(opNamed("--op", name)), name);
+  EXPECT_EQ(collectiveNames().size(), static_cast<size_t>(plan::kCollectiveCount));
+  for (const std::string& name : collectiveNames())
+    EXPECT_EQ(plan::toString(collectiveNamed(name)), name);
+  EXPECT_EQ(algorithmNames().back(), "mapped");
+  EXPECT_EQ(algorithmNames().size(), plan::kAlgorithmCount + 1u);
+}
+
+TEST(Names, AreListedWhereOneIsRefused) {
+  EXPECT_EQ(refusalOf([] {
+              requireName("--at", "ners", {"near", "far"});
+            }),
+            "--at ners does not exist: near or far");
+  EXPECT_EQ(refusalOf([] {
+              requireName("--at", "neer", {"near", "far", "away"});
+            }),
+            "--at neer does not exist: near, far or away; did you mean near?");
+  EXPECT_EQ(refusalOf([] { requireName("--at", "far", {"near", "far"}); }), "accepted");
+  EXPECT_EQ(refusalOf([] { requireName("--at", "", {"near", "far"}); }), "accepted");
+  EXPECT_TRUE(
+      refusalOf([] { collectiveNamed("alreduce"); }).ends_with("; did you mean all_reduce?"));
+  EXPECT_TRUE(refusalOf([] { opNamed("--op", "summ"); }).ends_with("; did you mean sum?"));
+  EXPECT_TRUE(refusalOf([] { typeNamed("--type", "quux"); }).ends_with(" or float8_e5m2"));
+  EXPECT_EQ(namesIn("a, b-c, d"), (std::vector<std::string>{"a", "b-c", "d"}));
+}
+
+TEST(Tables, HaveColumns) {
+  const TextTable table({{5, 0}, {4, 1, true}, {3}});
+  EXPECT_EQ(table.row({"1", "ab", "7"}), "    1 ab      7\n");
+  EXPECT_EQ(table.row({"1", "ab"}), "    1 ab\n");
+  EXPECT_EQ(table.row({"1234567", "abcdef", "7"}), "1234567 abcdef    7\n");
+  EXPECT_EQ(table.comment({"a", "", "b"}), "#   a         b\n");
+  EXPECT_EQ(TextTable::fitting({{"rank", "idle"}, {"0", "10%"}}), "rank  idle\n0     10%\n");
+  EXPECT_EQ(TextTable::fitting({{"rank", "idle"}, {"0", "1"}}, 1), "rank  idle\n   0  1\n");
+  EXPECT_EQ(fixed(1.005, 1), "1.0");
+  EXPECT_EQ(significant(1234567, 3), "1.23e+06");
+}
+
+}  // namespace
+}  // namespace tutti::tools

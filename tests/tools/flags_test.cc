@@ -29,6 +29,7 @@ const std::vector<Words> kWithJson{
     {"schedule", "1f1b", "-p", "2", "-m", "2"},
     {"plan-training", "--model", "gpt2", "-n", "1", "--memory", "80G", "--batch", "1"},
     {"topo", "-n", "1"},
+    {"doctor", "-n", "1"},
 };
 
 Words with(Words words, const Words& more) {

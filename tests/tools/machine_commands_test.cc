@@ -84,7 +84,7 @@ TEST(TopoCommand, DrawsIntoAFileOrSaysWhyNot) {
 }
 
 TEST(DoctorCommand, ItsExitCodeSaysWhetherThereAreProblems) {
-  const Result run = runTutti({"doctor", "--json", "--ranks", "1"});
+  const Result run = runTutti({"doctor", "--json", "-", "--ranks", "1"});
   ASSERT_TRUE(Json::accept(run.out)) << run.out << run.err;
   const Json json = Json::parse(run.out);
   int problems = 0;
@@ -166,7 +166,7 @@ TEST(MachineCommands, AreInTheHelp) {
   for (const char* command : {"topo", "doctor"}) {
     const Result run = runTutti({command, "--help"});
     EXPECT_EQ(run.exitCode, 0);
-    EXPECT_NE(run.out.find("--json"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("--json FILE"), std::string::npos) << run.out;
     EXPECT_NE(run.out.find("--ranks"), std::string::npos) << run.out;
   }
 }

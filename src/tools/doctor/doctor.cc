@@ -1,13 +1,13 @@
 #include "src/tools/doctor/doctor.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
 #include "src/base/check.h"
 #include "src/base/printable.h"
+#include "src/tools/common/command_line.h"
 #include "src/tools/common/json.h"
+#include "src/tools/common/output_file.h"
 #include "src/tools/common/page.h"
 #include "src/tools/common/units.h"
 #include "src/tools/doctor/doctor_nccl.h"
@@ -30,25 +30,22 @@ size_t problemsIn(std::span<const Finding> findings) {
 
 std::variant<DoctorOptions, int> parseDoctor(int argc, const char* const* argv) {
   DoctorOptions o;
-  CLI::App app{
+  CommandLine app(
       "What is wrong or slow on this machine for Tutti, why it matters, and what mends it.\n"
       "Ends with code 0 when nothing is, 1 when something is",
-      "tutti doctor"};
-  app.add_flag("--json", o.json, "as JSON");
+      "tutti doctor");
+  app.addOutput("--json", o.jsonFile, "also write it to this file, as JSON in one line");
   app.add_option("-n,--ranks", o.ranks,
                  "ranks that are to run on this host; one for each core without it")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, 4096))
+      ->default_str("");
   app.add_option("--nccl", o.nccl,
                  "only which libnccl.so.2 a program loads; Python is asked what PyTorch loads")
       ->type_name("PROGRAM")
       ->check([](const std::string& program) {
         return program.empty() ? "it names no program" : std::string();
       });
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
+  if (const auto code = app.read(argc, argv)) return *code;
   return o;
 }
 
@@ -109,25 +106,27 @@ std::string doctorJson(std::span<const Finding> findings, int ranks) {
   return jsonLine(json);
 }
 
-int doctorMain(int argc, char** argv) {
-  const auto parsed = parseDoctor(argc, argv);
-  if (const int* code = std::get_if<int>(&parsed)) return *code;
-  const auto& options = std::get<DoctorOptions>(parsed);
-  try {
-    if (!options.nccl.empty()) {
-      const Finding finding = checkNccl(findNccl(options.nccl, kLongestStart));
-      const auto say = options.json ? doctorNcclJson : doctorNcclText;
-      std::fputs(say(finding, options.nccl).c_str(), stdout);
-      return finding.problem() ? 1 : 0;
-    }
-    const DoctorFacts facts = readDoctorFacts(options.ranks);
-    const std::vector<Finding> findings = diagnose(facts);
-    std::fputs((options.json ? doctorJson : doctorText)(findings, facts.ranks).c_str(), stdout);
-    return problemsIn(findings) == 0 ? 0 : 1;
-  } catch (const Error& e) {
-    std::fprintf(stderr, "tutti doctor: %s\n", base::printableLines(e.what()).c_str());
-    return 1;
+namespace {
+
+int showDoctor(const DoctorOptions& o) {
+  if (!o.nccl.empty()) {
+    const Finding finding = checkNccl(findNccl(o.nccl, kLongestStart));
+    writeIfNamed("--json", o.jsonFile, [&] { return doctorNcclJson(finding, o.nccl); });
+    printBeside(doctorNcclText(finding, o.nccl), {o.jsonFile});
+    return finding.problem() ? 1 : 0;
   }
+  const DoctorFacts facts = readDoctorFacts(o.ranks);
+  const std::vector<Finding> findings = diagnose(facts);
+  writeIfNamed("--json", o.jsonFile, [&] { return doctorJson(findings, facts.ranks); });
+  printBeside(doctorText(findings, facts.ranks), {o.jsonFile});
+  return problemsIn(findings) == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int doctorMain(int argc, char** argv) {
+  return runProgram<DoctorOptions>(
+      "tutti doctor", [&] { return parseDoctor(argc, argv); }, showDoctor, 1);
 }
 
 }  // namespace tutti::tools

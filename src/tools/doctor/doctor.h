@@ -12,9 +12,9 @@
 namespace tutti::tools {
 
 struct DoctorOptions {
-  int ranks = 0;  ///< on this host; 0: one for each core that this process may use
-  bool json = false;
-  std::string nccl;  ///< a program, of whose NCCL alone is to be told; or empty
+  int ranks = 0;         ///< on this host; 0: one for each core that this process may use
+  std::string jsonFile;  ///< empty: none
+  std::string nccl;      ///< a program, of whose NCCL alone is to be told; or empty
 };
 
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where

@@ -523,8 +523,8 @@ TEST(DoctorOptions, AreReadOrRefused) {
     testing::internal::GetCapturedStderr();
     return parsed;
   };
-  const auto o = std::get<DoctorOptions>(parse({"--json", "-n", "12"}));
-  EXPECT_TRUE(o.json);
+  const auto o = std::get<DoctorOptions>(parse({"--json", "-", "-n", "12"}));
+  EXPECT_EQ(o.jsonFile, "-");
   EXPECT_EQ(o.ranks, 12);
   EXPECT_EQ(o.nccl, "");
   EXPECT_EQ(std::get<DoctorOptions>(parse({"--nccl", "python"})).nccl, "python");

@@ -41,9 +41,9 @@ Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& poli
   for (Bucket& bucket : buckets_) {
     most = std::max(most, bucket.block);
     if (elsewhere_) continue;
-    const int64_t elements = sharded() ? bucket.block : bucket.full;
+    const int64_t elements = keepsFull() ? bucket.full : bucket.block;
     bucket.memory = mesh.allocate(adding, byteCount(type, {elements}));
-    bucket.reduced = flat(bucket.memory, elements);
+    bucket.reduced = flat(bucket.memory, elements).rows(0, sharded() ? bucket.block : bucket.full);
   }
   if (!sharded()) return;
   for (Staging& staging : staging_) {
@@ -149,9 +149,10 @@ void Gradients::beginRound(Bucket& bucket, int round) {
   bucket.round = round;
   bucket.added = false;
   const auto levels = static_cast<size_t>(policy_.deterministic ? treeLevels(microBatches_) : 1);
-  if (!sharded() && bucket.levels.empty()) bucket.levels.push_back(bucket.reduced);
+  if (keepsFull() && bucket.levels.empty())
+    bucket.levels.push_back(Tensor(bucket.memory.data(), type_, {bucket.full}));
   while (bucket.levels.size() < levels) {
-    if (sharded() && policy_.gradients) {
+    if (!keepsFull()) {
       bucket.levels.push_back(borrowed_.take(type_, bucket.full));
     } else {
       bucket.levels.push_back(kept_.allocate(type_, {bucket.full}));
@@ -162,7 +163,7 @@ void Gradients::beginRound(Bucket& bucket, int round) {
 
 /// The full buffers, where they are not kept.
 void Gradients::giveBack(Bucket& bucket) {
-  if (!sharded() || !policy_.gradients) return;
+  if (keepsFull()) return;
   for (const Tensor& level : bucket.levels) borrowed_.give(level);
   bucket.levels.clear();
 }

@@ -14,7 +14,8 @@
 //
 // Where everything is replicated that is an AllReduce in place. Otherwise the rows of each rank are
 // put together (see Cut), a ReduceScatter adds them, and where shards are replicated an AllReduce
-// of the shard follows. Rounds are added in their order.
+// of the shard follows. Where full gradients are kept, in stage 1 of ZeRO, the sum lies in the
+// place of what was added, which is overwritten next. Rounds are added in their order.
 //
 // Gradients that are partial over other axes too (Parameter::gradientPartial, and kTokenAxes) are
 // added over these last, in one AllReduce for each set of axes and purpose, and then the two of
@@ -83,7 +84,7 @@ class Gradients {
     int round = -1;              // that is being written, or was written last
     std::vector<Tensor> levels;  // full buffers; none while they are given back
     Tensor reduced;      // over ranks: in this bucket's memory, or while it is borrowed in a buffer
-    Memory memory;       // where everything is replicated, also level 0
+    Memory memory;       // where full gradients are kept, also level 0
     Event done;          // with `reduced`
     Tensor total;        // of the rounds that were added
     bool added = false;  // this round was
@@ -109,6 +110,7 @@ class Gradients {
   };
 
   bool sharded() const { return cut_.shards > 1; }
+  bool keepsFull() const { return !sharded() || !policy_.gradients; }
   void planBuckets();
   PartialKind partialKind(const Parameter& parameter) const;
   void planPartials();

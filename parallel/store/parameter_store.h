@@ -29,7 +29,7 @@ struct StoreMemory {
   size_t weights = 0;         ///< what modules compute with
   size_t masters = 0;         ///< where they are other than those
   size_t gradients = 0;       ///< as modules write them, and partial sums of the tree
-  size_t gradientShards = 0;  ///< added over the ranks; of a replicated policy it is the gradients
+  size_t gradientShards = 0;  ///< added over the ranks; all gradients where they are not shared out
   size_t optimizer = 0;
   size_t staging = 0;   ///< what collectives send and receive
   size_t gathered = 0;  ///< of `weights`, those that are there while they are computed with

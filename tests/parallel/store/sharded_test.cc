@@ -175,12 +175,13 @@ TEST(Sharded, MemoryIsWhatThePolicySays) {
   EXPECT_EQ(ddp.masters, 0u);
   EXPECT_EQ(ddp.staging, 0u);
   EXPECT_NEAR(static_cast<double>(ddp.optimizer), 2.0 * static_cast<double>(full), 4000);
-  for (const StoreMemory& shared : {zero1, zero2, zero3}) {
+  for (const StoreMemory& shared : {zero1, zero2, zero3})
     EXPECT_NEAR(static_cast<double>(shared.optimizer), 2.0 * static_cast<double>(block), 4000);
-    EXPECT_EQ(shared.gradientShards, block);
-  }
   EXPECT_EQ(zero1.weights, full);
-  EXPECT_EQ(zero1.gradients, full);
+  EXPECT_EQ(zero1.gradientShards, full);  // the sums in place of what was added
+  EXPECT_EQ(zero1.gradients, 0u);
+  EXPECT_EQ(zero2.gradientShards, block);
+  EXPECT_EQ(zero3.gradientShards, block);
   EXPECT_EQ(zero2.weights, full);
   EXPECT_LT(zero2.gradients, full);  // of the buckets that are filled at one time
   EXPECT_EQ(zero3.masters, block);

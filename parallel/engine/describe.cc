@@ -38,12 +38,11 @@ std::vector<std::pair<const char*, size_t>> kindsOf(const TrainingMemory& memory
   const StoreMemory& store = memory.store;
   return {{"weights", store.weights},
           {"master weights", store.masters},
-          {"gradients", store.gradients},
-          {"gradients, added", store.gradientShards},
+          {"gradients", store.gradientShards},
+          {"unreduced gradients", store.gradients},
           {"optimizer", store.optimizer},
           {"staging", store.staging},
-          {"until backward", memory.untilBackward.peak},
-          {"until weights", memory.untilWeights.peak},
+          {"saved activations", memory.untilBackward.peak + memory.untilWeights.peak},
           {"between stages", memory.between},
           {"checkpoint in memory", memory.saving},
           {"scratch", memory.scratch.peak}};

@@ -77,7 +77,7 @@ double savedPerToken(const GptOptions& o, int tensorRanks) {
   const bool block = o.recompute == Recompute::Block;
   // Within the branches of a block: queries, keys, values, attention with its logarithm for each
   // head, and the two inner vectors of the MLP. Between them: two norms with mean and deviation,
-  // and what the two branches give. Of blocks that are computed again, the last of these alone, and
+  // and what the two branches give. Of blocks that are recomputed, the last of these alone, and
   // all of one block.
   const double attention = width + static_cast<double>(o.heads);
   const double inner = 11 * width + (o.recompute == Recompute::Attention ? 0 : attention);

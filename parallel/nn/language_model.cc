@@ -82,7 +82,7 @@ bool LanguageModel::isSequence(const ParallelContext& context, const ActivationS
   return experts_ == 0 && stash.before == nullptr && callsKernelsAlone(context);
 }
 
-/// Where it is computed again later, nothing is kept but what it was given and gives.
+/// Where it is recomputed, nothing is kept but what it was given and gives.
 Tensor LanguageModel::blockForward(ParallelContext& context, UnitId unit, const Tensor& x,
                                    ActivationStash& stash) {
   const ActivationStash::Place before = stash.place();

@@ -71,7 +71,7 @@ class LanguageModel : public Model {
   const Parameter& outputMap() const { return shares() ? tokens_ : output_; }
 
   const bool learnedPositions_, tied_, sequence_;
-  const bool again_;  // blocks are computed again in backward
+  const bool again_;  // blocks are recomputed in backward
   const std::vector<int64_t> blockCosts_;
   const int64_t experts_;
   const bool dropsTokens_;

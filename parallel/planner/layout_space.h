@@ -33,15 +33,15 @@ struct LayoutFamily {
 /// has all, over any divisor. Throws InvalidArgument where there is none.
 std::vector<LayoutFamily> familiesOf(const TrainingJob& job, const LayoutSpace& space);
 
-/// Its member that holds least: one sequence at a time, all computed again, gradients added at
+/// Its member that holds least: one sequence at a time, all recomputed, gradients added at
 /// once, nothing kept.
 TrainingLayout leanest(const TrainingJob& job, const LayoutFamily& family);
 /// Members by the number of micro-batches: of 1 sequence, and without a pipeline of up to 8.
 std::vector<TrainingLayout> membersOf(const TrainingJob& job, const LayoutFamily& family);
 /// The same with other schedules (ZB-V where ranks times micro-batches are 512 at most, for its
-/// order is found by a search); with sequences that are not cut, and heads that are exchanged along
+/// order is found by a search); without sequence parallelism, and heads that are exchanged along
 /// cp; with two sequences in a micro-batch; with stage 2 for stage 1, and with gathered weights
-/// that stay in stage 3.
+/// that are not resharded in stage 3.
 std::vector<TrainingLayout> variantsOf(const TrainingJob& job, const LayoutSpace& space,
                                        const TrainingLayout& layout);
 /// How often its gradients can be added: from once to after each micro-batch, which holds least.

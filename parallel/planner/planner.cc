@@ -64,7 +64,7 @@ class PlannerSearch {
       }
     }
   }
-  /// What is computed again makes no difference to what the store holds.
+  /// What is recomputed makes no difference to what the store holds.
   std::optional<Recompute> leastComputed(TrainingLayout layout) {
     layout.recompute = Recompute::None;
     if (isWithin(layout)) return Recompute::None;

@@ -23,7 +23,7 @@ bool within(AxisSet axes, AxisSet others) { return axes.without(others).empty();
 const std::set<std::string> kAttention = {"attention", "attentionBlock", "attentionMerge"};
 const std::set<std::string> kAttentionBackward = {"attentionBackward", "attentionBlockBackward"};
 
-/// What is computed again of attention, as a share of all calls of it.
+/// What is recomputed of attention, as a share of all calls of it.
 double attentionAgain(Recompute recompute) { return recompute == Recompute::Attention ? 0.5 : 0; }
 
 /// What of `total` is left when the share `ahead` of it goes on beside `window` of computation.

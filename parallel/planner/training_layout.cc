@@ -8,7 +8,7 @@ namespace {
 
 std::string sharing(const TrainingLayout& layout) {
   if (layout.zero == 0) return "";
-  const char* stay = layout.zero == 3 && layout.reshard == Reshard::Never ? ", weights stay" : "";
+  const char* stay = layout.zero == 3 && layout.reshard == Reshard::Never ? ", no reshard" : "";
   return message(", zero ", layout.zero, stay);
 }
 
@@ -41,21 +41,21 @@ std::unique_ptr<Optimizer> makeOptimizer(OptimizerKind kind) {
 
 const char* toString(Recompute recompute) {
   switch (recompute) {
-    case Recompute::None: return "nothing";
+    case Recompute::None: return "none";
     case Recompute::Attention: return "attention";
-    case Recompute::Block: return "blocks";
+    case Recompute::Block: return "block";
   }
   return "?";
 }
 
 std::string TrainingLayout::describe() const {
   std::string text = mesh.describe() + sharing(*this) + pipeline(*this);
-  if (sequenceParallel && mesh.ranks(kTensorAxes) > 1) text += ", sequences cut";
+  if (sequenceParallel && mesh.ranks(kTensorAxes) > 1) text += ", sequence parallel";
   if (contextAttention == ContextAttention::Heads && mesh[Axis::Context] > 1)
     text += ", heads exchanged";
   if (microBatches > 1) text += message(", ", microBatches, " micro-batches");
   if (rounds > 1) text += message(" in ", rounds, " rounds");
-  if (recompute != Recompute::None) text += message(", ", toString(recompute), " computed again");
+  if (recompute != Recompute::None) text += message(", recompute ", toString(recompute));
   return text;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // TrainingLayout: how the ranks of a job may share a training out, as a value: along which axes,
-// which state, which schedule, what is computed again. With a TrainingJob, which is what all
+// which state, which schedule, what is recomputed. With a TrainingJob, which is what all
 // layouts have in common, it says all that an Engine has to be told.
 
 #include <memory>
@@ -44,7 +44,7 @@ struct TrainingLayout {
   std::string describe() const;
   bool operator==(const TrainingLayout&) const = default;
 };
-const char* toString(Recompute recompute);  ///< "nothing", "attention", "blocks"
+const char* toString(Recompute recompute);  ///< "none", "attention", "block"
 
 /// What a rank of that layout builds its model and its engine with.
 ModelOptions modelUnder(const TrainingJob& job, const TrainingLayout& layout);

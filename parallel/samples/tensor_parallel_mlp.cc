@@ -31,7 +31,8 @@ void addFlags(CLI::App& app, SampleOptions& options, MlpOptions& o) {
   add("--steps", options.steps, "optimizer steps, each with all rows");
   add("--rows", o.rows, "of the input, which all ranks have, or with --sp share out");
   add("--width", o.width, "of input and output; inside it is four times that");
-  app.add_flag("--sp", o.sequenceParallel, "what lies outside the MLP is cut by rows");
+  app.add_flag("--sp", o.sequenceParallel,
+               "sequence parallelism: activations outside the MLP are sharded by rows");
   app.add_option("--type", o.type, "float64 or float32")
       ->check(oneOf({"float64", "float32"}))
       ->capture_default_str();

@@ -34,8 +34,9 @@ void addFlags(CLI::App& app, SampleOptions& options, FsdpTpOptions& o) {
   app.add_option("--tp", o.tp, "ranks that share out each layer; those of fsdp are the others")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_flag("--sp", options.model.sequenceParallel,
-               "these ranks share out what lies between the layers' maps too");
+  app.add_flag(
+      "--sp", options.model.sequenceParallel,
+      "sequence parallelism: these ranks shard the activations between the layers' maps too");
   app.add_option("--memory-limit", o.memoryLimit, "bytes that a rank may hold; 0: any number")
       ->transform(byteSize())
       ->default_str("16M");

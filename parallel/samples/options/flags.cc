@@ -156,8 +156,8 @@ void addModelFlags(CLI::App& app, GptOptions& model) {
 
 void addReshardFlags(CLI::App& app, ReshardFlags& flags) {
   app.add_option("--reshard", flags.when,
-                 "when gathered weights are given back: after-forward (the default: after each "
-                 "forward and each backward), after-backward or never")
+                 "when gathered weights are freed: after-forward (the default: after each forward "
+                 "and each backward), after-backward, or never (no reshard)")
       ->check(oneOf({"after-forward", "after-backward", "never"}));
   app.add_option("--backwards", flags.backwards,
                  "with --reshard after-backward: after so many of them; default 1")

@@ -12,7 +12,7 @@ namespace tutti::parallel {
 struct TrainMemory {
   double text = 0;
   double model = 0;   ///< weights, gradients, state of the optimizer
-  double passes = 0;  ///< what forward keeps of a micro-batch
+  double passes = 0;  ///< what forward saves of a micro-batch
 
   double total() const { return text + model + passes; }
 };

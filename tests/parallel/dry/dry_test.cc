@@ -269,7 +269,7 @@ TEST(Dry, NormsOfAGpuLeaveSums) {
 }
 
 // Context parallelism with pieces of a sequence that differ, keys and values that ranks share, sums
-// of bfloat16 in float32, and what is computed again; beside every other axis.
+// of bfloat16 in float32, and what is recomputed; beside every other axis.
 TEST(Dry, SaysWhatContextParallelTrainingsUse) {
   const auto gpt = [](const Arrangement& layout, Recompute recompute) {
     return [layout, recompute]() -> std::unique_ptr<Model> {
@@ -304,7 +304,8 @@ TEST(Dry, SaysWhatContextParallelTrainingsUse) {
       for (const Recompute recompute : {Recompute::Attention, Recompute::Block}) {
         if (!layout.sequence) continue;
         training.model = gpt(layout, recompute);
-        expectSame(layout, training, recompute == Recompute::Block ? "blocks again" : "again");
+        expectSame(layout, training,
+                   recompute == Recompute::Block ? "recompute block" : "recompute attention");
       }
       training.model = gpt(layout, Recompute::None);
       training.engine.types = DType::BFloat16;

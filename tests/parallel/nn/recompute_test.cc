@@ -1,4 +1,4 @@
-// Activations that are computed again: no bit changes, memory falls by what is not kept, and
+// Activations that are recomputed: no bit changes, memory falls by what is not kept, and
 // collectives come again with what has them.
 
 #include <gtest/gtest.h>
@@ -37,7 +37,8 @@ TEST(Recompute, ChangesNoBit) {
       const RunResult kept = run(options)[0];
       for (const Recompute recompute : {Recompute::Attention, Recompute::Block}) {
         options.model = with(keeps, recompute);
-        const char* what = recompute == Recompute::Block ? ", blocks again" : ", attention again";
+        const char* what =
+            recompute == Recompute::Block ? ", recompute block" : ", recompute attention";
         expectWithin(sameBits(kept, layout.name + what, options));
       }
     }

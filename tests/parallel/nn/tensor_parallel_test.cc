@@ -17,9 +17,10 @@ namespace tutti::parallel {
 namespace {
 
 // With L layers, of each micro-batch: embedding, L attentions and L MLPs are added up in forward;
-// the inputs of the maps of as many branches and of the head in backward. With sequences cut each
-// of these is a ReduceScatter, an AllGather comes before each branch and the head in forward and
-// before each of the additions in backward, and another of the same rows for the weights' gradient.
+// the inputs of the maps of as many branches and of the head in backward. With sequence parallelism
+// each of these is a ReduceScatter, an AllGather comes before each branch and the head in forward
+// and before each of the additions in backward, and another of the same rows for the weights'
+// gradient.
 TEST(TensorParallel, CollectivesOfAStepAreCounted) {
   constexpr int kLayers = 2, kRanks = 2, kMicroBatches = 4, kSums = 1 + 2 * kLayers;
   constexpr size_t kTokens = kSmallBatch / kMicroBatches * 23, kAll = kMicroBatches;
@@ -54,7 +55,7 @@ TEST(TensorParallel, CollectivesOfAStepAreCounted) {
   EXPECT_EQ(counted(sequenceParallel(kRunGpt), "tp=2").counters.partialAllReduce,
             (CollectiveCount{1, (2 * (2 * kLayers + 1) + 2 * kLayers) * 32 * sizeof(float)}));
   // Keys and values of two heads, of which each pair of ranks has one, [8, 32] each; and with
-  // sequences cut also the weights of 2 L + 1 norms, over other axes.
+  // sequence parallelism also the weights of 2 L + 1 norms, over other axes.
   constexpr size_t kKeys = kLayers * 2 * 8 * 32 * sizeof(float);
   EXPECT_EQ(counted(kRunLlama, "tp=2,rep=2").counters.partialAllReduce,
             (CollectiveCount{1, kKeys}));

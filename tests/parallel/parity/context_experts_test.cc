@@ -62,7 +62,7 @@ TEST(Rung1, ExpertsOfFewPositions) {
     }
 }
 
-// Sequences that the micro-batches share unevenly, rounds, and blocks that are computed again.
+// Sequences that the micro-batches share unevenly, rounds, and blocks that are recomputed.
 TEST(Rung1, ExpertsOfSequencesThatAreCutInUnevenMicroBatches) {
   for (const RunModel& model : expertModels(2, 0.7)) {
     RunOptions options = float64Run(model);
@@ -72,7 +72,7 @@ TEST(Rung1, ExpertsOfSequencesThatAreCutInUnevenMicroBatches) {
     const RunResult one = run(options)[0];
     std::visit([](auto& o) { o.recompute = Recompute::Block; }, options.model);
     for (const std::string mesh : {"cp=2", "cp=2,ep=2"})
-      expectWithin(float64Steps(one, mesh + ", blocks again, " + model.name,
+      expectWithin(float64Steps(one, mesh + ", recompute block, " + model.name,
                                 under(arrangement(mesh), options)));
   }
 }

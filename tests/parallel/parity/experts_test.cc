@@ -55,7 +55,7 @@ TEST(Rung1, ExpertsAndUnevenRows) {
 }
 
 // Sequences that the micro-batches share unevenly, so that ranks of experts have other numbers of
-// them; rounds; blocks that are computed again; and against a single micro-batch.
+// them; rounds; blocks that are recomputed; and against a single micro-batch.
 TEST(Rung1, ExpertsAndUnevenMicroBatches) {
   for (const double capacityFactor : {0.0, 0.7})
     for (const RunModel& model : expertModels(2, capacityFactor)) {
@@ -73,7 +73,7 @@ TEST(Rung1, ExpertsAndUnevenMicroBatches) {
           float64Steps(one, "2 rounds, " + model.name, under(arrangement("ep=2"), options)));
       std::visit([](auto& o) { o.recompute = Recompute::Block; }, options.model);
       expectWithin(
-          float64Steps(one, "blocks again, " + model.name, under(arrangement("ep=2"), options)));
+          float64Steps(one, "recompute block, " + model.name, under(arrangement("ep=2"), options)));
     }
 }
 

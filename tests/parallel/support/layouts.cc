@@ -8,11 +8,10 @@ std::string describe(const ShardPolicy& policy) {
   const int stage = policy.optimizer + policy.gradients + policy.parameters;
   if (stage == 0) return "";
   const std::string text = message(", zero ", stage);
-  if (policy.reshard.when == Reshard::Never) return text + ", weights stay";
+  if (policy.reshard.when == Reshard::Never) return text + ", no reshard";
   if (policy.reshard.when == Reshard::AfterForward) return text;
   const int backwards = policy.reshard.backwards;
-  return message(text, ", weights stay for ", backwards,
-                 backwards == 1 ? " backward" : " backwards");
+  return message(text, ", reshard after ", backwards, backwards == 1 ? " backward" : " backwards");
 }
 
 }  // namespace
@@ -34,8 +33,8 @@ ShardPolicy fsdp(Reshard::When when, int backwards) {
 
 Arrangement arrangement(const std::string& mesh, const ShardPolicy& policy, bool sequence) {
   const MeshShape shape = MeshShape::parse(mesh);
-  return {shape.describe() + describe(policy) + (sequence ? ", sequences cut" : ""), shape, policy,
-          sequence};
+  return {shape.describe() + describe(policy) + (sequence ? ", sequence parallel" : ""), shape,
+          policy, sequence};
 }
 
 Arrangement piped(Arrangement layout, const PipelineOptions& pipeline) {

@@ -26,8 +26,8 @@ TEST(FsdpTp, KeepsItsLimit) {
         output.count("which is more than --memory-limit, 16.8 MB: the least that fits is --tp 4\n"),
         1)
         << output.text;
-    for (const std::string kind : {"weights", "gradients", "optimizer", "staging", "until backward",
-                                   "until weights", "scratch"})
+    for (const std::string kind :
+         {"weights", "gradients", "optimizer", "staging", "saved activations", "scratch"})
       EXPECT_EQ(output.count("\n  " + kind + "  "), 1) << kind << "\n" << output.text;
     EXPECT_TRUE(losses({0, output.text}).empty()) << output.text;
   }

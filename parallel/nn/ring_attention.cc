@@ -12,6 +12,7 @@ namespace {
 struct Run {
   int64_t row = 0, position = 0, count = 0;  // where they begin: in these rows, in the sequence
 
+  Range range() const { return {position, position + count}; }
   /// Of x [batch, own rows, width].
   Tensor of(const Tensor& x) const { return x.part(1, row, count); }
   /// Of x [batch, heads, own rows].
@@ -53,7 +54,7 @@ class Ring {
   const int rank, next, previous;
 
   /// Whose keys and values are here in a step.
-  int owner(int step) const { return (rank + cut.ranks - step) % cut.ranks; }
+  int owner(int step) const { return cut.ownerOf(rank, step); }
   /// Room for those of any rank.
   Tensor room(DType type) const {
     return context_.scratch.allocate(type, {batch_, cut.most(), width_});
@@ -82,8 +83,7 @@ class Ring {
     const auto [early, late] = runsOf(cut, owner(step));
     for (const Run& queries : runsOf(cut, rank))
       for (const Run& keys : {late, early})
-        if (queries.count > 0 && keys.count > 0 && keys.position <= queries.position)
-          visit(queries, keys);
+        if (SequenceCut::sees(queries.range(), keys.range())) visit(queries, keys);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <exception>
 #include <optional>
 
+#include "parallel/checkpoint/pending_file.h"
 #include "parallel/engine/describe.h"
 #include "parallel/kernels/dry/dry_kernels.h"
 #include "parallel/kernels/host/blas.h"
@@ -97,6 +98,11 @@ void SampleRank::say(const std::string& text) const {
   if (!speaks()) return;
   std::fputs(text.c_str(), stdout);
   flushOutput();
+}
+
+void SampleRank::write(const char* flag, const std::string& path, const std::string& text) const {
+  if (mesh.rank() != 0) return;
+  naming(flag, [&] { quiet_ ? requireReplaceable(path) : replaceText(path, text); });
 }
 
 void SampleRank::note(const std::string& text) const {

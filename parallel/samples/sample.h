@@ -45,6 +45,9 @@ class SampleRank {
   void showUse(const Engine& engine) const;
   /// Rank 0 prints it.
   void say(const std::string& text) const;
+  /// Rank 0 makes a file of it, which `flag` names. A run before there are ranks only throws what
+  /// that would.
+  void write(const char* flag, const std::string& path, const std::string& text) const;
   /// Rank 0 says it on standard error.
   void note(const std::string& text) const;
 

@@ -30,6 +30,12 @@ struct SequenceCut {
     const auto [early, late] = pieces(rank);
     return early.count() + late.count();
   }
+  /// Whose keys and values `rank` has in a step of the ring: in step 0 its own.
+  int ownerOf(int rank, int step) const { return (rank + ranks - step) % ranks; }
+  /// Whether some of these queries see some of these keys, each a piece.
+  static bool sees(const Range& queries, const Range& keys) {
+    return queries.count() > 0 && keys.count() > 0 && keys.begin <= queries.begin;
+  }
   /// What the rank that has most has.
   int64_t most() const;
   int64_t mostOfPiece() const { return partOf(length, 2 * ranks, 0).count(); }

@@ -21,7 +21,7 @@ size_t scoresOf(const AttentionLayer& l, int64_t queries, int64_t keys) {
   return 2 * bytesOf(block.count()) + bytesOf(block[1]);
 }
 
-/// What all ways keep of a rank's own positions after forward: the result; and what backward adds:
+/// What all ways save of a rank's own positions after forward: the result; and what backward adds:
 /// the gradients of what attention gives, of queries, keys and values, and of the input.
 size_t resultOf(const AttentionLayer& l) { return bytesOf(l.own() * l.width); }
 size_t gradientsOf(const AttentionLayer& l) {
@@ -31,13 +31,13 @@ size_t gradientsOf(const AttentionLayer& l) {
 /// Of one rank, or of a ring: each computes its own positions, and a ring has two pairs of keys and
 /// values and in backward three of their gradients under way.
 LayerCost predictRing(const AttentionLayer& l) {
-  LayerCost cost{.kept = bytesOf(l.own() * l.columns()) + bytesOf(l.own() * l.width) +
-                         bytesOf(l.own() * l.heads) + resultOf(l)};
+  LayerCost cost{.saved = bytesOf(l.own() * l.columns()) + bytesOf(l.own() * l.width) +
+                          bytesOf(l.own() * l.heads) + resultOf(l)};
   const bool alone = l.ranks == 1;
   const int64_t pair = l.own() * 2 * l.kvHeads * l.headWidth();
   const int64_t piece = alone ? l.length : l.own() / 2;
   const size_t travelling = alone ? 0 : 5 * bytesOf(pair) + bytesOf(l.own() * l.width);
-  cost.peak = cost.kept + gradientsOf(l) + travelling + scoresOf(l, piece, piece);
+  cost.peak = cost.saved + gradientsOf(l) + travelling + scoresOf(l, piece, piece);
   const auto ranks = static_cast<size_t>(l.ranks);
   const size_t sent = static_cast<size_t>(pair) * sizeof(double);
   cost.forward = alone ? 0 : (ranks - 1) * sent;
@@ -50,11 +50,11 @@ LayerCost predictHeads(const AttentionLayer& l) {
   const int64_t heads = l.heads / l.ranks, kvHeads = std::max<int64_t>(l.kvHeads / l.ranks, 1);
   const int64_t inputs = l.length * (heads + 2 * kvHeads) * l.headWidth();
   const int64_t results = l.length * heads * l.headWidth();
-  LayerCost cost{.kept = bytesOf(inputs) + bytesOf(results) + bytesOf(l.length * heads) +
-                         bytesOf(l.own() * l.width) + resultOf(l)};
+  LayerCost cost{.saved = bytesOf(inputs) + bytesOf(results) + bytesOf(l.length * heads) +
+                          bytesOf(l.own() * l.width) + resultOf(l)};
   const size_t exchanged = bytesOf(results) + bytesOf(inputs) +
                            std::max(scoresOf(l, l.length, l.length), 2 * bytesOf(inputs));
-  cost.peak = cost.kept + gradientsOf(l) + std::max(exchanged, 3 * bytesOf(inputs));
+  cost.peak = cost.saved + gradientsOf(l) + std::max(exchanged, 3 * bytesOf(inputs));
   const size_t others = static_cast<size_t>(inputs + results) / static_cast<size_t>(l.ranks) *
                         static_cast<size_t>(l.ranks - 1);
   cost.forward = cost.backward = others * sizeof(double);

@@ -25,8 +25,8 @@ struct AttentionLayer {
 
 /// Bytes of a rank.
 struct LayerCost {
-  size_t kept = 0;      ///< of what forward leaves, until backward has used it
-  size_t peak = 0;      ///< of that, backward's and what calls take for themselves, at most
+  size_t saved = 0;     ///< activations that forward saves for backward
+  size_t peak = 0;      ///< of these, backward's and what calls take for themselves, at most
   size_t forward = 0;   ///< sent to other ranks
   size_t backward = 0;  ///< sent to other ranks
 

@@ -1,7 +1,7 @@
 // ring_attention: one layer of attention over a sequence that ranks share out, forward and
 // backward, in both ways: keys and values go round a ring, or positions are exchanged for heads.
 // Each rank also computes the whole by itself and compares: results, gradients of the input and of
-// the weights, in float64; and what the layer kept, took at most and sent against formulas.
+// the weights, in float64; and what the layer saved, held at most and sent against formulas.
 // `--device dry` says that of lengths that no machine here has. `ring_attention --ranks 4 --length
 // 4096`
 
@@ -14,6 +14,7 @@
 #include "parallel/samples/elements.h"
 #include "parallel/samples/options/flags.h"
 #include "parallel/samples/ring_attention/attention_layer.h"
+#include "parallel/samples/ring_attention/ring_drawing.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
 
@@ -23,7 +24,14 @@ using namespace tutti::parallel;
 
 constexpr double kRounding = 1e-12;  // of float64's 1e-16, for sums of thousands of terms
 
-void addFlags(CLI::App& app, AttentionLayer& o, std::string& attention) {
+struct RingOptions {
+  AttentionLayer layer{.length = 1024, .width = 64, .heads = 4, .kvHeads = 4};
+  std::string attention = "both";
+  std::string svg;  // a file; empty: none
+};
+
+void addFlags(CLI::App& app, RingOptions& options) {
+  AttentionLayer& o = options.layer;
   const auto add = [&](const char* flag, int64_t& value, const char* about) {
     app.add_option(flag, value, about)->check(positiveSize())->capture_default_str();
   };
@@ -31,9 +39,10 @@ void addFlags(CLI::App& app, AttentionLayer& o, std::string& attention) {
   add("--width", o.width, "of a position");
   add("--heads", o.heads, "of queries");
   add("--kv-heads", o.kvHeads, "of keys and values");
-  app.add_option("--attention", attention, "ring, heads, or both of them in turn")
+  app.add_option("--attention", options.attention, "ring, heads, or both of them in turn")
       ->check(oneOf({"ring", "heads", "both"}))
       ->capture_default_str();
+  app.add_option("--svg", options.svg, "write the ring, step by step, to this file as a picture");
 }
 
 void check(const AttentionLayer& o, int ranks) {
@@ -82,7 +91,7 @@ class Layer {
     const size_t before = sentBytes();
     const Tensor y = attention_.forward(context_, x, stash_);
     computed.cost.forward = sentBytes() - before;
-    computed.cost.kept = stash_.untilBackward.usedBytes() + stash_.untilWeights.usedBytes();
+    computed.cost.saved = stash_.untilBackward.usedBytes() + stash_.untilWeights.usedBytes();
     if (!mesh_.dry()) computed.result = elementsOf(mesh_, y);
     const Tensor dx = stash_.closeUnit(context_, attention_.backward(context_, dy, stash_));
     computed.cost.backward = sentBytes() - before - computed.cost.forward;
@@ -167,10 +176,10 @@ void sayAndCheck(SampleRank& rank, const AttentionLayer& o, const LayerCost& cou
     ensure(counted.*part == predicted.*part, "rank ", rank.mesh.rank(), ": ", what, counted.*part,
            " bytes, and ", predicted.*part, " were predicted");
   };
-  line("activations kept until backward  ", &LayerCost::kept);
-  line("activations at most              ", &LayerCost::peak);
-  line("sent in forward                  ", &LayerCost::forward);
-  line("sent in backward                 ", &LayerCost::backward);
+  line("saved activations  ", &LayerCost::saved);
+  line("peak activations   ", &LayerCost::peak);
+  line("sent in forward    ", &LayerCost::forward);
+  line("sent in backward   ", &LayerCost::backward);
 }
 
 /// The whole, by this rank and its device.
@@ -184,8 +193,13 @@ Computed computeAlone(SampleRank& rank, const AttentionLayer& o) {
   return Layer(alone, *kernels, o).compute();
 }
 
-void attend(SampleRank& rank, AttentionLayer o, const std::string& attention) {
+void attend(SampleRank& rank, const RingOptions& options) {
+  AttentionLayer o = options.layer;
   check(o, rank.mesh.ranks());
+  require(options.svg.empty() || options.attention != "heads",
+          "--svg draws the ring, and --attention heads has none");
+  const std::string picture =
+      options.svg.empty() ? "" : ringSvg({.length = o.length, .ranks = rank.mesh.ranks()});
   o.device = kindOf(rank.options.device);
   const Computed whole = computeAlone(rank, o);
   rank.say(message("one rank: ", o.length, " positions of ", o.width, "\n"));
@@ -193,28 +207,28 @@ void attend(SampleRank& rank, AttentionLayer o, const std::string& attention) {
   o.ranks = rank.mesh.ranks();
   for (const ContextAttention way : {ContextAttention::Ring, ContextAttention::Heads}) {
     const std::string name = way == ContextAttention::Ring ? "ring" : "heads";
-    if (o.ranks == 1 || (attention != "both" && attention != name)) continue;
+    if (o.ranks == 1 || (options.attention != "both" && options.attention != name)) continue;
     o.attention = way;
     const Computed part = Layer(rank.mesh, rank.kernels, o).compute();
     rank.say(message(name, ", ", o.ranks, " ranks: ", o.own(), " positions each\n"));
     sayAndCheck(rank, o, part.cost);
     if (rank.mesh.dry()) continue;
     const double worst = difference(whole, part, o, rank.mesh.rank());
-    rank.say(message("  worst difference from one rank   ", worst, "\n"));
+    rank.say(message("  worst difference from one rank  ", worst, "\n"));
     ensure(worst <= kRounding, "rank ", rank.mesh.rank(), " differs by ", worst);
   }
+  if (!options.svg.empty()) rank.write("--svg", options.svg, picture);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  AttentionLayer layer{.length = 1024, .width = 64, .heads = 4, .kvHeads = 4};
-  std::string attention = "both";
+  RingOptions options;
   return runSample(
       argc, argv,
       {.name = "ring_attention",
        .about = "Computes attention over a sequence that ranks share out, in two ways.",
-       .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, layer, attention); },
+       .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, options); },
        .mesh = [](int ranks) { return MeshShape::along(Axis::Context, ranks); },
-       .train = [&](SampleRank& rank) { attend(rank, layer, attention); }});
+       .train = [&](SampleRank& rank) { attend(rank, options); }});
 }

@@ -15,6 +15,8 @@ void addFlags(CLI::App& app, MatmulOptions& o) {
   app.add_option("--ways", o.ways, "so many ways to compute it, those that send least first")
       ->check(CLI::Range(1, 1000, "POSITIVE"))
       ->capture_default_str();
+  app.add_option("--svg", o.svg,
+                 "write which rank has what, and what is sent, to this file as a picture");
 }
 
 LetteredMesh meshOf(const MatmulOptions& o, int ranks) {

@@ -17,6 +17,7 @@ struct MatmulOptions {
   std::string mesh;     ///< empty: all ranks along x
   std::string sizes = "I=512,J=512,K=512", type = "float64";
   size_t ways = 1;
+  std::string svg;  ///< a file; empty: none
 };
 
 void addFlags(CLI::App& app, MatmulOptions& options);

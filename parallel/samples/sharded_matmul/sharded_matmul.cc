@@ -10,6 +10,7 @@
 #include "parallel/engine/describe.h"
 #include "parallel/samples/reports/timed_lines.h"
 #include "parallel/samples/sample.h"
+#include "parallel/samples/sharded_matmul/matmul_drawing.h"
 #include "parallel/samples/sharded_matmul/matmul_options.h"
 #include "parallel/samples/sharded_matmul/matrices.h"
 
@@ -37,8 +38,12 @@ class Multiplication {
     requireMatrices(product_);
   }
 
-  void run(size_t ways) {
-    for (const Derivation& way : derive(product_, sizes_, rank_.mesh.shape(), ways)) run(way);
+  /// Adds each way to `drawn`.
+  void run(size_t ways, std::vector<DrawnProduct>& drawn) {
+    for (const Derivation& way : derive(product_, sizes_, rank_.mesh.shape(), ways)) {
+      run(way);
+      drawn.push_back({product_, sizes_, way});
+    }
   }
 
  private:
@@ -106,11 +111,15 @@ class Multiplication {
 void multiply(SampleRank& rank, const MatmulOptions& o) {
   std::vector<std::string> products{o.product};
   if (o.product.empty()) products.assign(std::begin(kCases), std::end(kCases));
+  std::vector<DrawnProduct> drawn;
   for (const std::string& product : products) {
     Multiplication multiplication(rank, o, product);
     rank.say(message(product, "   ", o.type, ", ", o.sizes, "\n"));
-    multiplication.run(o.ways);
+    multiplication.run(o.ways, drawn);
   }
+  if (o.svg.empty()) return;
+  const LetteredMesh mesh = meshOf(o, rank.mesh.ranks());
+  rank.write("--svg", o.svg, matmulSvg(drawn, mesh, sizeOf(*tutti::parseDataType(o.type))));
 }
 
 }  // namespace

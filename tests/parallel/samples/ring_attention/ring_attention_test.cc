@@ -1,19 +1,22 @@
 // The sample of context parallelism as its user meets it: in both ways it is one rank's to
 // rounding, and takes and sends what formulas say. The folder of the programs is the first argument
-// of this test, docs/reference/samples.md the second.
+// of this test, docs/reference/samples.md the second, docs/images/ring-attention.svg the third.
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
 
 #include "tests/parallel/samples/sample_output.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
-std::string programs, readmePath;
-const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &programs}, {"README", &readmePath}};
+std::string programs, readmePath, imagePath;
+const tests::Arguments commandLine{
+    {"FOLDER_OF_PROGRAMS", &programs}, {"README", &readmePath}, {"IMAGE", &imagePath}};
 
 Output run(const std::string& flags) { return runProgram(programs + "/ring_attention " + flags); }
 
@@ -46,8 +49,8 @@ TEST(RingAttention, SaysWhatALongSequenceTakes) {
   EXPECT_EQ(output.count("16384 positions each"), 2) << output.text;
   // Keys and values of 16384 positions, 2 * 8192 wide, 63 times; of the exchanges' 4 * 8192 columns
   // all but a 64th.
-  EXPECT_EQ(output.count("sent in forward                  135.29 GB"), 1) << output.text;
-  EXPECT_EQ(output.count("sent in forward                  4.23 GB"), 1) << output.text;
+  EXPECT_EQ(output.count("sent in forward    135.29 GB"), 1) << output.text;
+  EXPECT_EQ(output.count("sent in forward    4.23 GB"), 1) << output.text;
   EXPECT_EQ(output.count("worst difference"), 0) << output.text;
 }
 
@@ -57,8 +60,8 @@ TEST(RingAttention, ReadmeSaysWhatItPrints) {
   const std::string readme(std::istreambuf_iterator<char>(file), {});
   const Output output =
       run("--ranks 64 --device dry --length 1048576 --width 8192 --heads 64 --kv-heads 8");
-  for (const std::string what : {"activations kept until backward", "activations at most",
-                                 "sent in forward", "sent in backward"}) {
+  for (const std::string what :
+       {"saved activations", "peak activations", "sent in forward", "sent in backward"}) {
     std::string row = "| " + what + " |";
     const std::regex printed(what + " +([^,]+), predicted");
     for (std::sregex_iterator at(output.text.begin(), output.text.end(), printed), end; at != end;
@@ -66,6 +69,27 @@ TEST(RingAttention, ReadmeSaysWhatItPrints) {
       row += " " + (*at)[1].str() + " |";
     EXPECT_NE(readme.find(row + "\n"), std::string::npos) << row;
   }
+}
+
+std::string textOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The picture of docs/explanation/training-axes.md, with ranks and without data.
+TEST(RingAttention, DrawsThePictureOfThePage) {
+  const tests::TemporaryFolder folder;
+  const std::string drawn = folder.path() / "ring.svg";
+  for (const std::string more : {"", " --device dry"}) {
+    const Output output = run("--ranks 4 --svg " + drawn + more);
+    EXPECT_EQ(output.exitCode, 0) << output.text;
+    EXPECT_EQ(textOf(drawn), textOf(imagePath)) << more;
+    std::filesystem::remove(drawn);
+  }
+  expectRefused("--ranks 2 --attention heads --svg " + drawn, 1, "--svg draws the ring");
+  expectRefused("--ranks 17 --length 34 --attention ring --device dry --svg " + drawn, 1,
+                "--svg: at most 16 ranks");
+  expectRefused("--ranks 2 --svg /nowhere/ring.svg", 1, "--svg: ");
 }
 
 TEST(RingAttention, RefusesWhatItCannotShareOut) {

@@ -1,16 +1,21 @@
 // The sample of sharded products as its user meets it: they are right, and send what the algebra
-// says. The folder of the programs is the argument of this test.
+// says. The folder of the programs is the first argument of this test,
+// docs/images/sharded-matmul.svg the second.
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <regex>
 
 #include "tests/parallel/samples/sample_programs.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
-const tests::Arguments commandLine{{"FOLDER_OF_SAMPLES", &programs}};
+std::string imagePath;
+const tests::Arguments commandLine{{"FOLDER_OF_SAMPLES", &programs}, {"IMAGE", &imagePath}};
 
 std::string withoutTimes(const std::string& text) {
   return std::regex_replace(text, std::regex(", [0-9]+ us|, worst difference [^\n]*"), "");
@@ -77,6 +82,21 @@ TEST(ShardedMatmul, DryRunsSaySo) {
   EXPECT_EQ(dry.exitCode, 0) << dry.text;
   EXPECT_EQ(dry.text, withoutTimes(host.text));
   EXPECT_NE(dry.text, host.text);
+}
+
+std::string textOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The picture of docs/explanation/sharding.md.
+TEST(ShardedMatmul, DrawsThePictureOfThePage) {
+  const tests::TemporaryFolder folder;
+  const std::string drawn = folder.path() / "cases.svg";
+  const Output output = run("sharded_matmul --ranks 4 --svg " + drawn);
+  EXPECT_EQ(output.exitCode, 0) << output.text;
+  EXPECT_EQ(textOf(drawn), textOf(imagePath));
+  expectRefused("sharded_matmul --ranks 2 --svg /nowhere/cases.svg", 1, "--svg: ");
 }
 
 TEST(ShardedMatmul, NamesWhatItRefuses) {

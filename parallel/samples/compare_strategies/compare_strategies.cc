@@ -1,12 +1,14 @@
-// compare_strategies: every strategy on one model, each step of one after that of another: what a
-// rank holds by kind and sends, how long ranks wait and for what, tokens a second, and beside them
-// what the planner says by rates measured at the start. `compare_strategies --ranks 4`, and with
-// `--experts 8` of a mixture of experts; with `--device dry` what is known of ranks that are not
-// there: memory, bytes and the planner's time. On GPUs ranks wait for each other on streams, which
+// compare_strategies: every strategy on one model with AdamW, each step of one after that of
+// another. One table has what a rank holds, beside the formulas of the books; another has what it
+// sends, tokens a second, how long ranks wait and for what, and what the planner says by rates
+// measured at the start. `compare_strategies --ranks 4`, and with `--experts 8` of a mixture of
+// experts; with `--device dry` what is known of ranks that are not there: memory, bytes and the
+// planner's time. On GPUs ranks wait for each other on streams, which
 // nobody times: idle is then what their threads wait for.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <list>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "parallel/checkpoint/pending_file.h"
 #include "parallel/engine/describe.h"
 #include "parallel/samples/compare_strategies/strategies.h"
+#include "parallel/samples/compare_strategies/strategy_tables.h"
 #include "parallel/samples/device.h"
 #include "parallel/samples/elements.h"
 #include "parallel/samples/fsdp_tp/layout_comparison.h"
@@ -25,7 +28,7 @@ namespace {
 
 using namespace tutti::parallel;
 
-constexpr double kRate = 0.01;
+constexpr double kRate = 0.001;
 /// Of experts, unless --capacity says another: with one a rank's memory does not depend on the
 /// data.
 constexpr double kCapacity = 1.25;
@@ -42,7 +45,7 @@ struct CompareOptions {
 TrainingJob jobOf(const SampleOptions& o) {
   return {.model = o.model,
           .types = DType::Float32,
-          .optimizer = OptimizerKind::Sgd,
+          .optimizer = OptimizerKind::AdamW,
           .batch = o.batch,
           .context = o.model.context,
           .device = kindOf(o.device)};
@@ -118,131 +121,93 @@ Waited sharesWaited(SampleRank& rank, const ComparedStrategy& c) {
 }
 
 /// What is known without data, too.
-nlohmann::json plannedOf(const ComparedStrategy& c, const Prediction& predicted) {
-  nlohmann::json memory, counts;
-  for (const auto& [kind, bytes] : kindsOf(c.engine.memory())) memory[kind] = bytes;
+StrategyUse plannedUse(const ComparedStrategy& c, const Prediction& predicted) {
+  return {.strategy = c.strategy.name,
+          .memory = c.engine.memory(),
+          .formula = formulaState(c.job.model, c.strategy.layout),
+          .sent = sentBytes(c.sent, c.strategy.layout.mesh),
+          .sentFormula = formulaSent(c.job.model, c.strategy.layout),
+          .predictedSeconds = predicted.seconds.total()};
+}
+
+StrategyUse measuredUse(const ComparedStrategy& c, const Waited& shares,
+                        const Prediction& predicted) {
+  StrategyUse use = plannedUse(c, predicted);
+  const double seconds = c.times.medianMilliseconds() / 1e3;
+  use.measured = {.seconds = seconds,
+                  .shares = shares,
+                  .tokensPerSecond = c.job.tokens() / seconds,
+                  .loss = c.loss};
+  return use;
+}
+
+nlohmann::json stateJson(const StateBytes& state) {
+  return {{"parameters", std::llround(state.parameters)},
+          {"gradients", std::llround(state.gradients)},
+          {"optimizer", std::llround(state.optimizer)}};
+}
+
+/// A strategy, for programs.
+nlohmann::json rowOf(const ComparedStrategy& c, const StrategyUse& use,
+                     const Prediction& predicted) {
+  nlohmann::json memory, counts, waited;
+  for (const auto& [kind, bytes] : kindsOf(use.memory)) memory[kind] = bytes;
   for (const CollectiveKind kind : kCollectiveKinds) {
     size_t bytes = 0;
     for (const auto& [axes, counted] : c.sent) bytes += countOf(counted, kind).bytes;
     counts[toString(kind)] = bytes;
   }
-  return {{"strategy", c.strategy.name},
-          {"layout", c.strategy.layout.describe()},
-          {"bytes", c.engine.memory().total()},
-          {"memory", memory},
-          {"sent", counts},
-          {"sent_bytes", bytesOf(c.sent)},
-          {"predicted_seconds", predicted.seconds.total()},
-          {"predicted_bytes", predicted.memory.total()}};
-}
-
-nlohmann::json measuredOf(const ComparedStrategy& c, const Waited& shares,
-                          const Prediction& predicted) {
-  const double seconds = c.times.medianMilliseconds() / 1e3;
-  nlohmann::json row = plannedOf(c, predicted), waited;
+  nlohmann::json row{{"strategy", use.strategy},
+                     {"layout", c.strategy.layout.describe()},
+                     {"bytes", use.memory.total()},
+                     {"memory", memory},
+                     {"state", stateJson(use.state())},
+                     {"formula_state", stateJson(use.formula)},
+                     {"saved_activations", use.savedActivations()},
+                     {"collectives", counts},
+                     {"sent_bytes", std::llround(use.sent)},
+                     {"predicted_seconds", predicted.seconds.total()},
+                     {"predicted_bytes", predicted.memory.total()}};
+  if (use.sentFormula) row["formula_sent_bytes"] = std::llround(*use.sentFormula);
+  if (!use.measured) return row;
+  const Waited& shares = use.measured->shares;
   for (const Awaited awaited : kAwaited) waited[toString(awaited)] = shares[awaited];
-  row.update({{"seconds", seconds},
+  row.update({{"seconds", use.measured->seconds},
               {"idle", shares.total()},
               {"waited", waited},
-              {"tokens_per_second", c.job.tokens() / seconds},
-              {"loss", c.loss}});
+              {"tokens_per_second", use.measured->tokensPerSecond},
+              {"loss", use.measured->loss}});
   return row;
 }
 
-/// Percent of the step; nothing where the strategy has no such ranks.
-std::string shareText(double share, bool markdown) {
-  char text[32] = "";
-  if (share > 0) std::snprintf(text, sizeof(text), markdown ? "%.0f%%" : "%.0f", 100 * share);
-  return text;
-}
-
-std::string numberText(double number) {
-  char text[32];
-  std::snprintf(text, sizeof(text), number < 1000 ? "%.1f" : "%.0f", number);
-  return text;
-}
-
-using Cells = std::vector<std::string>;
-
-Cells measuredHeading() {
-  Cells cells{"strategy", "rank 0 holds", "sends", "idle"};
-  for (const Awaited awaited : kAwaited) cells.emplace_back(toString(awaited));
-  cells.insert(cells.end(), {"tokens/s", "a step, ms", "predicted"});
-  return cells;
-}
-
-Cells measuredCells(const nlohmann::json& row, bool markdown) {
-  Cells cells{row["strategy"], bytesText(row["bytes"]), bytesText(row["sent_bytes"]),
-              shareText(row["idle"], markdown)};
-  for (const Awaited awaited : kAwaited)
-    cells.push_back(shareText(row["waited"][toString(awaited)], markdown));
-  for (const double number :
-       {row["tokens_per_second"].get<double>(), 1e3 * row["seconds"].get<double>(),
-        1e3 * row["predicted_seconds"].get<double>()})
-    cells.push_back(numberText(number));
-  return cells;
-}
-
-/// With the kinds of memory that some strategy needs.
-std::vector<Cells> plannedCells(const std::vector<nlohmann::json>& rows) {
-  std::vector<Cells> table{{"strategy", "rank 0 holds"}};
-  for (const nlohmann::json& row : rows)
-    table.push_back({row["strategy"], bytesText(row["bytes"])});
-  for (const auto& [kind, none] : kindsOf({})) {
-    const auto bytesOfKind = [&, of = kind](const nlohmann::json& row) -> size_t {
-      return row["memory"][of];
-    };
-    if (std::ranges::all_of(rows, [&](const auto& row) { return bytesOfKind(row) == 0; })) continue;
-    table[0].emplace_back(kind);
-    for (size_t i = 0; i < rows.size(); ++i)
-      table[i + 1].push_back(bytesOfKind(rows[i]) == 0 ? "" : bytesText(bytesOfKind(rows[i])));
+/// Of rank 0, as they come.
+class StrategyReport {
+ public:
+  void add(const ComparedStrategy& c, const StrategyUse& use, const Prediction& predicted) {
+    uses_.push_back(use);
+    rows_.push_back(rowOf(c, use, predicted));
   }
-  table[0].insert(table[0].end(), {"sends", "predicted, ms"});
-  for (size_t i = 0; i < rows.size(); ++i)
-    table[i + 1].insert(table[i + 1].end(),
-                        {bytesText(rows[i]["sent_bytes"]),
-                         numberText(1e3 * rows[i]["predicted_seconds"].get<double>())});
-  return table;
-}
-
-/// The first cell of a row begins at the left, the others end at the right.
-std::string rowText(const Cells& cells, const std::vector<size_t>& widths, bool markdown) {
-  std::string text = markdown ? "|" : "";
-  for (size_t i = 0; i < cells.size(); ++i) {
-    const std::string blanks(widths[i] - cells[i].size(), ' ');
-    text += markdown ? message(" ", cells[i], " |")
-            : i == 0 ? cells[i] + blanks
-                     : message("  ", blanks, cells[i]);
+  void say(SampleRank& rank, const CompareOptions& options, const TrainingJob& job) const {
+    std::string lines;
+    for (const nlohmann::json& row : rows_) lines += row.dump() + "\n";
+    if (options.json == "-") return rank.say(lines);
+    if (!options.json.empty() && rank.mesh.rank() == 0)
+      naming("--json", [&] { replaceText(options.json, lines); });
+    const double parameters =
+        std::visit([](const auto& model) { return parameterCount(model); }, job.model);
+    char millions[32];
+    std::snprintf(millions, sizeof(millions), "%.2f", parameters / 1e6);
+    rank.say(message("What rank 0 of ", rank.mesh.ranks(), " holds of ", millions,
+                     " million parameters, in float32 with AdamW\n\n",
+                     memoryTable(uses_, options.markdown), "\nA step of ", job.batch,
+                     " sequences of ", job.context, " tokens\n\n",
+                     stepTable(uses_, options.markdown)));
   }
-  return text + "\n";
-}
 
-/// The first row is the heading.
-std::string tableText(const std::vector<Cells>& rows, bool markdown) {
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const Cells& cells : rows)
-    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
-  std::string text = rowText(rows[0], widths, markdown);
-  if (markdown) text += rowText(Cells(widths.size(), "---"), widths, true);
-  for (size_t i = 1; i < rows.size(); ++i) text += rowText(rows[i], widths, markdown);
-  return text;
-}
-
-void say(SampleRank& rank, const CompareOptions& options, const std::vector<nlohmann::json>& rows) {
-  std::string lines;
-  for (const nlohmann::json& row : rows) lines += row.dump() + "\n";
-  if (options.json == "-") return rank.say(lines);
-  if (!options.json.empty() && rank.mesh.rank() == 0)
-    naming("--json", [&] { replaceText(options.json, lines); });
-  std::vector<Cells> table;
-  if (rank.mesh.dry()) {
-    table = plannedCells(rows);
-  } else {
-    table.push_back(measuredHeading());
-    for (const nlohmann::json& row : rows) table.push_back(measuredCells(row, options.markdown));
-  }
-  rank.say(tableText(table, options.markdown));
-}
+ private:
+  std::vector<StrategyUse> uses_;
+  std::vector<nlohmann::json> rows_;
+};
 
 /// What a run without data says this rank holds is what it held; of experts without a capacity it
 /// cannot know.
@@ -273,10 +238,12 @@ void compareDry(SampleRank& rank, const TrainingJob& job, const CompareOptions& 
   const DeviceRates rates = ratesHere(rank.options, rank.mesh.ranks());
   CopyingNetwork network(rates.of("copy").bytesPerSecond / 2);  // each byte is read and written
   Predictor predictor(job, rates, network, rank.mesh.ranks());
-  std::vector<nlohmann::json> rows;
-  for (const ComparedStrategy& compared : all)
-    rows.push_back(plannedOf(compared, predictor.predict(compared.strategy.layout)));
-  say(rank, options, rows);
+  StrategyReport report;
+  for (const ComparedStrategy& compared : all) {
+    const Prediction predicted = predictor.predict(compared.strategy.layout);
+    report.add(compared, plannedUse(compared, predicted), predicted);
+  }
+  report.say(rank, options, job);
 }
 
 void compare(SampleRank& rank, const CompareOptions& options) {
@@ -292,20 +259,21 @@ void compare(SampleRank& rank, const CompareOptions& options) {
   Predictor predictor(job, rates, network, rank.mesh.ranks());
   Arrangements arrangements(rank.mesh);
   const std::list<ComparedStrategy> all = trained(rank, arrangements, job);
-  std::vector<nlohmann::json> rows;
+  StrategyReport report;
   for (const ComparedStrategy& compared : all) {
     requirePlanned(compared, rank.options.model.experts);
     const Waited shares = sharesWaited(rank, compared);
-    if (rank.mesh.rank() == 0)
-      rows.push_back(measuredOf(compared, shares, predictor.predict(compared.strategy.layout)));
+    if (rank.mesh.rank() != 0) continue;
+    const Prediction predicted = predictor.predict(compared.strategy.layout);
+    report.add(compared, measuredUse(compared, shares, predicted), predicted);
   }
-  say(rank, options, rows);
+  report.say(rank, options, job);
 }
 
 void addFlags(CLI::App& app, SampleOptions& options, CompareOptions& o) {
-  options.model = {.context = 64, .layers = 8, .width = 128, .heads = 4};
-  options.batch = 16;
-  options.steps = 8;
+  options.model = {.context = 32, .layers = 8, .width = 192, .heads = 4};
+  options.batch = 8;
+  options.steps = 5;
   options.model.experts.capacityFactor = kCapacity;
   addTrainingFlags(app, options);
   addExpertFlags(app, options.model.experts);
@@ -317,7 +285,7 @@ void addFlags(CLI::App& app, SampleOptions& options, CompareOptions& o) {
   app.add_option("--json", o.json,
                  "also write a JSON line for each strategy to this file; - is standard output")
       ->type_name("FILE");
-  app.add_flag("--markdown", o.markdown, "a table for a page");
+  app.add_flag("--markdown", o.markdown, "tables for a page");
 }
 
 }  // namespace

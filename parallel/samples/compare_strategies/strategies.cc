@@ -61,7 +61,9 @@ std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
   const auto add = [&](const std::string& name, const std::string& mesh, TrainingLayout layout) {
     layout.mesh = MeshShape::parse(mesh);
     const int64_t sequences = job.batch / layout.mesh.ranks({Axis::Data, Axis::Fsdp, Axis::Expert});
-    layout.microBatches = static_cast<int>(std::max<int64_t>(1, sequences));
+    const bool stages = layout.mesh[Axis::Pipeline] > 1;
+    const int64_t each = stages ? 1 : std::max<int64_t>(1, job.batch / ranks);
+    layout.microBatches = static_cast<int>(std::max<int64_t>(1, sequences / each));
     if (layout.mesh.ranks() == ranks && isPossible(job, layout)) all.push_back({name, layout});
   };
   const auto along = [&](const char* axis) { return message(axis, "=", ranks); };
@@ -71,8 +73,8 @@ std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
   add("DDP", along("dp"), {});
   add("ZeRO-1", along("fsdp"), {.zero = 1});
   add("ZeRO-2", along("fsdp"), {.zero = 2});
-  add("FSDP", along("fsdp"), {.zero = 3});
-  add("FSDP, weights stay", along("fsdp"), {.zero = 3, .reshard = Reshard::Never});
+  add("ZeRO-3 (FSDP)", along("fsdp"), {.zero = 3});
+  add("FSDP, no reshard", along("fsdp"), {.zero = 3, .reshard = Reshard::Never});
   add("hybrid FSDP", beside("dp", "fsdp"), {.zero = 3});
   add("TP", along("tp"), {});
   add("TP with SP", along("tp"), {.sequenceParallel = true});
@@ -94,8 +96,8 @@ std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
     add("EP x TP", beside("ep", "tp"), {});
     add("PP x EP", beside("pp", "ep"), {});
   }
-  add("DDP, attention again", along("dp"), {.recompute = Recompute::Attention});
-  add("DDP, blocks again", along("dp"), {.recompute = Recompute::Block});
+  add("DDP, recompute attention", along("dp"), {.recompute = Recompute::Attention});
+  add("DDP, recompute block", along("dp"), {.recompute = Recompute::Block});
   return all;
 }
 

@@ -16,8 +16,9 @@ struct Strategy {
   std::string name;  ///< "FSDP"
   TrainingLayout layout;
 };
-/// Those that so many ranks, batch and model allow, of experts only where the model has some, each
-/// with as many micro-batches as the batch has sequences for its ranks.
+/// Those that so many ranks, batch and model allow, of experts only where the model has some. A
+/// micro-batch has as many sequences under all of them, those of a data-parallel rank; in a
+/// pipeline it has one.
 std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks);
 
 /// What exchanges took here: a constant and a rate for each kind and number of ranks.

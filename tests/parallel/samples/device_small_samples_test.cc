@@ -136,7 +136,7 @@ void expectSameStrategies(const std::string& flags) {
   EXPECT_EQ(gpus.size(), host.size());
   for (const auto& [name, row] : gpus) {
     ASSERT_TRUE(host.contains(name)) << name;
-    EXPECT_EQ(row["sent"], host.at(name)["sent"]) << name;
+    EXPECT_EQ(row["collectives"], host.at(name)["collectives"]) << name;
     EXPECT_NEAR(row["loss"].get<double>(), host.at(name)["loss"].get<double>(), 10 * kSingle)
         << name;
     for (const char* time : {"seconds", "predicted_seconds", "tokens_per_second"})

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include <tutti/launch.h>
+#include "parallel/huggingface/model_names.h"
 #include "parallel/pipeline/builders.h"
 #include "parallel/samples/device.h"
 #include "parallel/samples/options/choice_flag.h"
@@ -82,12 +83,13 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_flag("--sp", o.model.sequenceParallel,
-               "sequence parallelism: these ranks share out what lies between the layers' maps "
-               "too");
+               "sequence parallelism: these ranks shard the activations between the layers' maps "
+               "by position too");
   addChoiceFlag<Recompute>(
       app, "--recompute", o.model.recompute,
       {{"none", Recompute::None}, {"attention", Recompute::Attention}, {"block", Recompute::Block}},
-      "not kept for backward, but computed again: none, attention, or all of each block");
+      "activations that are not saved but recomputed in backward: none, those of attention, or all "
+      "of each block");
   app.add_option(
          "--pp", o.pp,
          "ranks that share out the layers (pipeline parallelism); micro-batches go from one "
@@ -129,23 +131,33 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->capture_default_str();
   addModelFlags(app, o.model);
   addExpertFlags(app, o.model.experts);
+  CLI::Option* named = app.add_option(
+      "--model", o.named,
+      "sizes of a model, with random weights: those of a folder with a config.json of "
+      "transformers, or of " +
+          modelNames());
   CLI::Option* initFrom =
       app.add_option("--init-from", o.initFrom,
                      "begin with the model and the weights of this Hugging Face folder, and with "
                      "its tokenizer unless --tokenizer says another");
-  for (const char* size : {"--layers", "--width", "--heads", "--experts"})
+  for (const char* size : {"--layers", "--width", "--heads", "--experts"}) {
+    named->excludes(app.get_option(size));
     initFrom->excludes(app.get_option(size));
+  }
+  initFrom->excludes(named);
   app.add_option("--export", o.exportTo,
                  "at the end, a Hugging Face folder of the model, which is not there yet")
       ->excludes(app.get_option("--experts"));
-  app.add_option("--optimizer", o.optimizer, "adamw or sgd")
-      ->check(oneOf({"adamw", "sgd"}))
+  app.add_option("--optimizer", o.optimizer, "adamw, sgd, or momentum: sgd with 0.9 of it")
+      ->check(oneOf({"adamw", "momentum", "sgd"}))
       ->capture_default_str();
-  app.add_option("--lr", o.learningRate, "peak learning rate; default 0.003 (adamw), 0.3 (sgd)")
+  app.add_option("--lr", o.learningRate,
+                 "peak learning rate; default 0.003 (adamw), 0.3 (sgd), 0.03 (momentum)")
       ->check(finiteNumber(false));
   app.add_option("--warmup", o.warmup, "steps of linear warm-up; default: a twentieth of --steps")
       ->check(notNegative);
-  app.add_option("--weight-decay", o.weightDecay, "of matrices; default 0.1 (adamw), 0 (sgd)")
+  app.add_option("--weight-decay", o.weightDecay,
+                 "of matrices; default 0.1 (adamw), 0 (sgd, momentum)")
       ->check(finiteNumber(true));
   app.add_option("--clip", o.clip, "largest global gradient norm; 0: no clipping")
       ->check(finiteNumber(true))
@@ -161,6 +173,10 @@ void declare(CLI::App& app, TrainOptions& o) {
       {{"float32", DType::Float32}, {"bfloat16", DType::BFloat16}, {"float16", DType::Float16}},
       "element type of weights and activations in forward and backward; the weights that are "
       "updated stay float32");
+  addChoiceFlag<DType>(
+      app, "--gradients", o.gradients,
+      {{"float32", DType::Float32}, {"bfloat16", DType::BFloat16}},
+      "element type in which gradients are added: float32, or with --type bfloat16 that");
   app.add_option("--loss-scale", o.lossScaling.initial,
                  "with --type float16, what the loss's gradient is multiplied by at first: a power "
                  "of two")
@@ -208,10 +224,18 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--prompt", o.prompt, "what the generated text continues");
 }
 
+/// The sizes of --model. Rotary positions have no end, and random weights have seen none of them.
+void takeNamed(TrainOptions& o) {
+  ModelOptions model = modelOfFlag(o.named);
+  if (o.contextGiven && std::holds_alternative<LlamaOptions>(model))
+    model = withContext(model, o.model.context);
+  takeSizes(o, "--model", model);
+}
+
 void fillDefaults(TrainOptions& o) {
-  const bool sgd = o.optimizer == "sgd";
-  if (o.learningRate == 0) o.learningRate = sgd ? 0.3 : 0.003;
-  if (o.weightDecay < 0) o.weightDecay = sgd ? 0 : 0.1;
+  const bool adamW = o.optimizer == "adamw";
+  if (o.learningRate == 0) o.learningRate = adamW ? 0.003 : o.optimizer == "momentum" ? 0.03 : 0.3;
+  if (o.weightDecay < 0) o.weightDecay = adamW ? 0.1 : 0;
   if (o.warmup < 0) o.warmup = std::max<int64_t>(1, o.steps / 20);
   fillExperts(o.model.experts);
 }
@@ -237,11 +261,14 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     app.parse(argc, argv);
     options.contextGiven = app.count("--context") > 0;
     fillDefaults(options);
+    if (!options.named.empty()) takeNamed(options);
     check(options.model);
     options.lossScaling.check();
     requireDeviceWord(options.device);
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
+    require(options.gradients == DType::Float32 || options.gradients == options.type,
+            "--gradients bfloat16 is for --type bfloat16");
     // Else the model is not known yet.
     if (options.initFrom.empty()) checkLayout(options, startedRanks());
     return std::nullopt;

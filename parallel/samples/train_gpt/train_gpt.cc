@@ -67,6 +67,18 @@ std::optional<LossScaling> lossScalingOf(const TrainOptions& options) {
   return options.lossScaling;
 }
 
+StoreTypes typesOf(const TrainOptions& options) {
+  StoreTypes types = options.type;
+  types.gradients = options.gradients;
+  return types;
+}
+
+std::unique_ptr<Optimizer> optimizerOf(const TrainOptions& options) {
+  const double decay = options.weightDecay;
+  if (options.optimizer == "adamw") return makeAdamW({.weightDecay = decay});
+  return makeSgd({.weightDecay = decay, .momentum = options.optimizer == "momentum" ? 0.9 : 0});
+}
+
 /// And what generate needs to know of the tokens.
 Metadata facts(Metadata all, const Tokenizer& tokenizer) {
   all[kTokenizerFact] = tokenizer.fingerprint();
@@ -94,7 +106,7 @@ int train(const TrainOptions& options, int ranks) {
   const auto model = makeModel(modelOf(options));
   Engine engine(mesh, *kernels, *model,
                 {.policy = policyOf(options),
-                 .types = options.type,
+                 .types = typesOf(options),
                  .reductionGroups = options.microBatches,
                  .rounds = options.rounds,
                  .clipNorm = options.clip,
@@ -104,9 +116,7 @@ int train(const TrainOptions& options, int ranks) {
   Loader loader = makeLoader(options, text.train);
   Windows windows = makeWindows(options, text.validation);
 
-  const auto optimizer = options.optimizer == "sgd"
-                             ? makeSgd({.weightDecay = options.weightDecay})
-                             : makeAdamW({.weightDecay = options.weightDecay});
+  const auto optimizer = optimizerOf(options);
   const CosineSchedule schedule{options.learningRate, options.warmup, options.steps};
 
   if (!options.initFrom.empty()) loadWeights(mesh, engine.store(), options.initFrom);

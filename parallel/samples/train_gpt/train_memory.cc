@@ -59,13 +59,14 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const double tokens = static_cast<double>(sequences) * static_cast<double>(model.context);
   const ShardPolicy policy = policyOf(options);
   const double shared = 1.0 / meshOf(options, ranks)[Axis::Fsdp];
-  const double moments = options.optimizer == "sgd" ? 0 : 2;
+  const double moments = options.optimizer == "sgd" ? 0 : options.optimizer == "momentum" ? 1 : 2;
+  const double gradient = static_cast<double>(sizeOf(options.gradients)) / sizeof(float);
   // Files lie in memory only as far as there is room.
   const auto copy = [&](bool sharedOut, Place place) {
     return place == Place::File ? 0 : sharedOut ? shared : 1;
   };
   const double copies = copy(policy.parameters, policy.offload.parameters) +
-                        copy(policy.gradients, policy.offload.gradients) +
+                        gradient * copy(policy.gradients, policy.offload.gradients) +
                         moments * copy(policy.optimizer, policy.offload.optimizer);
   const double all = options.llama ? parameterCount(*options.llama) : parameterCount(model);
   const double experts =

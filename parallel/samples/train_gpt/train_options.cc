@@ -22,6 +22,22 @@ ModelOptions modelOf(const TrainOptions& o) {
   return llama;
 }
 
+void takeSizes(TrainOptions& o, const std::string& flag, const ModelOptions& model) {
+  if (!o.contextGiven) o.model.context = std::min(o.model.context, contextOf(model));
+  require(o.model.context <= contextOf(model), "--context ", o.model.context, ": the model of ",
+          flag, " sees at most ", contextOf(model), " tokens");
+  if (const auto* llama = std::get_if<LlamaOptions>(&model)) {
+    o.llama = *llama;
+    return;
+  }
+  GptOptions gpt = std::get<GptOptions>(model);
+  gpt.context = o.model.context;
+  gpt.sequenceParallel = o.model.sequenceParallel;
+  gpt.recompute = o.model.recompute;
+  gpt.contextAttention = o.model.contextAttention;
+  o.model = gpt;
+}
+
 namespace {
 
 struct AxisFlag {

@@ -38,9 +38,10 @@ struct TrainOptions {
   std::string offloadFolder;         ///< of their files; empty: in this host's memory
   int rounds = 1;
   GptOptions model;                   ///< the vocabulary is the tokenizer's
+  std::string named;                  ///< a model by name, or its folder; empty: `model`
   std::string initFrom;               ///< a Hugging Face folder; empty: random weights
-  bool contextGiven = false;          ///< --context was; else it is at most that of initFrom
-  std::optional<LlamaOptions> llama;  ///< in the place of `model`, where that folder has one
+  bool contextGiven = false;          ///< --context was; else it is at most that of such a model
+  std::optional<LlamaOptions> llama;  ///< in the place of `model`, where that model is one
   std::string exportTo;               ///< a Hugging Face folder that is to be; empty: none
   int64_t steps = 586;                ///< 1.2 million tokens of the default batch
   int64_t batch = 16;                 ///< sequences of one step, over all ranks
@@ -51,9 +52,10 @@ struct TrainOptions {
   double weightDecay = -1;  ///< negative: by optimizer
   double clip = 1;
   uint64_t seed = 1;
-  std::string device = "host";  ///< where it computes
-  DType type = DType::Float32;  ///< of weights as they are computed with, and of activations
-  LossScaling lossScaling;      ///< with float16
+  std::string device = "host";       ///< where it computes
+  DType type = DType::Float32;       ///< of weights as they are computed with, and of activations
+  DType gradients = DType::Float32;  ///< as they are added
+  LossScaling lossScaling;           ///< with float16
   bool deterministic = false;
   bool checkReplicas = false;
   std::string json;
@@ -74,6 +76,9 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options);
 
 /// What is trained.
 ModelOptions modelOf(const TrainOptions& options);
+/// Takes the sizes of a model that `flag` names; the context stays, or without --context is at most
+/// the model's. Throws InvalidArgument for a context that the model has no positions for.
+void takeSizes(TrainOptions& options, const std::string& flag, const ModelOptions& model);
 
 /// How many ranks the flags ask for; 0: they do not say. Throws InvalidArgument when they
 /// contradict each other.

@@ -29,6 +29,14 @@ std::unique_ptr<Tokenizer> tokenizerOf(const TrainOptions& options) {
 
 namespace {
 
+/// Throws InvalidArgument where the tokenizer has tokens that the model does not know.
+void requireKnown(const TrainOptions& options, const std::string& named,
+                  const ModelOptions& model) {
+  const int64_t vocabulary = tokenizerOf(options)->vocabulary();
+  require(vocabulary <= vocabularyOf(model), named, ": its model has a vocabulary of ",
+          vocabularyOf(model), ", and the tokenizer one of ", vocabulary);
+}
+
 /// The model of --init-from.
 void takeModel(TrainOptions& options) {
   const std::filesystem::path folder = options.initFrom, own = folder / "tokenizer.json";
@@ -36,33 +44,20 @@ void takeModel(TrainOptions& options) {
   require(!options.lines || options.tokenizer.empty(), "--lines is for tokens that are bytes, and ",
           options.initFrom, " has a tokenizer");
   const ModelOptions model = readModel(folder);
-  const int64_t vocabulary = tokenizerOf(options)->vocabulary();
-  require(vocabulary <= vocabularyOf(model), "--init-from ", options.initFrom,
-          ": its model has a vocabulary of ", vocabularyOf(model), ", and the tokenizer one of ",
-          vocabulary);
-  if (!options.contextGiven)
-    options.model.context = std::min(options.model.context, contextOf(model));
-  require(options.model.context <= contextOf(model), "--context ", options.model.context,
-          ": the model of --init-from sees at most ", contextOf(model), " tokens");
-  if (const auto* llama = std::get_if<LlamaOptions>(&model)) {
-    options.llama = *llama;
-    return;
-  }
-  GptOptions gpt = std::get<GptOptions>(model);
-  gpt.context = options.model.context;
-  gpt.sequenceParallel = options.model.sequenceParallel;
-  gpt.recompute = options.model.recompute;
-  options.model = gpt;
+  requireKnown(options, message("--init-from ", options.initFrom), model);
+  takeSizes(options, "--init-from", model);
 }
 
 }  // namespace
 
 void fillModel(TrainOptions& options) {
-  if (options.initFrom.empty()) {
+  if (!options.initFrom.empty()) {
+    takeModel(options);
+  } else if (!options.named.empty()) {
+    requireKnown(options, message("--model ", options.named), modelOf(options));
+  } else {
     options.model.vocabulary = tokenizerOf(options)->vocabulary();
-    return;
   }
-  takeModel(options);
 }
 
 TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer) {

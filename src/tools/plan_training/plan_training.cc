@@ -1,9 +1,6 @@
 #include "src/tools/plan_training/plan_training.h"
 
-#include <filesystem>
-
-#include "parallel/huggingface/config.h"
-#include "parallel/planner/model_names.h"
+#include "parallel/huggingface/model_names.h"
 #include "src/base/check.h"
 #include "src/tools/common/command_line.h"
 #include "src/tools/common/names.h"
@@ -15,21 +12,12 @@
 namespace tutti::tools {
 namespace {
 
-using parallel::ModelOptions;
 using parallel::OptimizerKind;
 
 constexpr int kMostDevices = 16'384, kMostRows = 10'000;
 constexpr int64_t kMostSequences = 1'000'000, kMostTokens = 10'000'000;
 constexpr int kSequencesOfADevice = 4;
 constexpr int64_t kLeastTokens = 4096;  // of a sequence on a rank, where it is shared out
-
-ModelOptions modelOf(const std::string& name) {
-  if (const auto known = parallel::modelNamed(name)) return *known;
-  TUTTI_REQUIRE(std::filesystem::is_directory(name), "--model ", name,
-                " is neither a folder with a config.json nor one of ", parallel::modelNames(),
-                didYouMean(name, namesIn(parallel::modelNames())));
-  return parallel::readConfig(name);
-}
 
 OptimizerKind optimizerOf(const std::string& name) {
   for (const auto kind : {OptimizerKind::AdamW, OptimizerKind::Momentum, OptimizerKind::Sgd})
@@ -106,7 +94,7 @@ std::variant<PlanTrainingOptions, int> parsePlanTraining(int argc, const char* c
   app.add_option("--limit", o.limit, "layouts that are shown")->check(CLI::Range(1, kMostRows));
   app.addOutput("--json", o.jsonFile, "also write it to this file, as JSON in one line");
   if (const auto code = app.read(argc, argv)) return *code;
-  o.job.model = modelOf(o.model);
+  o.job.model = parallel::modelOfFlag(o.model);
   o.memoryBytes = parseBytes("--memory", memory);
   o.cluster = readCluster(o.topology, folder);
   if (teraflops > 0) o.cluster.work.teraflops = teraflops;

@@ -2,7 +2,7 @@
 #include "src/base/check.h"
 #include "src/tools/common/json.h"
 #include "src/tools/common/table.h"
-#include "src/tools/plan_training/plan_training.h"
+#include "src/tools/plan_training/train_command.h"
 
 namespace tutti::tools {
 namespace {
@@ -28,14 +28,16 @@ std::string headline(const PlanTrainingOptions& o) {
                  ", ", parallel::toString(o.job.optimizer), "\n");
 }
 
-std::string row(size_t place, const Prediction& p, const Prediction& best) {
+std::string row(const PlanTrainingOptions& o, size_t place, const Prediction& p,
+                const Prediction& best) {
   const std::string numbers =
       TextTable({{4, 0}, {8}, {10}, {9}})
           .row({std::to_string(place), parallel::secondsText(p.seconds.total()),
                 significant(p.tokensPerSecond, 4), parallel::bytesText(p.memory.total())});
   const std::string line = numbers.substr(0, numbers.size() - 1) + "  ";
   const std::string reason = place == 1 ? boundOf(p) : slowerThan(p, best);
-  return message(line, p.layout.describe(), "\n", std::string(line.size() + 2, ' '), reason, "\n");
+  return message(line, p.layout.describe(), "\n", std::string(line.size() + 2, ' '), reason,
+                 "\n      ", trainCommand(o, p.layout), "\n");
 }
 
 std::string misfits(const PlanTrainingOptions& o, const Plan& plan) {
@@ -66,19 +68,20 @@ Json layoutJson(const TrainingLayout& layout) {
   return {{"text", layout.describe()},
           {"mesh", mesh},
           {"zero", layout.zero},
-          {"weights_stay", layout.reshard == parallel::Reshard::Never},
+          {"no_reshard", layout.reshard == parallel::Reshard::Never},
           {"sequence_parallel", layout.sequenceParallel},
           {"heads_exchanged", layout.contextAttention == parallel::ContextAttention::Heads},
-          {"computed_again", parallel::toString(layout.recompute)},
+          {"recompute", parallel::toString(layout.recompute)},
           {"schedule", parallel::toString(layout.schedule)},
           {"micro_batches", layout.microBatches},
           {"rounds", layout.rounds}};
 }
 
-Json predictionJson(const Prediction& p, const Prediction& best) {
+Json predictionJson(const PlanTrainingOptions& o, const Prediction& p, const Prediction& best) {
   Json terms;
   for (const auto& [term, seconds] : termsOf(p.seconds)) terms[term] = seconds;
   return {{"layout", layoutJson(p.layout)},
+          {"train_gpt", trainCommand(o, p.layout)},
           {"bytes", p.memory.total()},
           {"memory", memoryJson(p.memory)},
           {"rank", p.memoryRank},
@@ -96,7 +99,7 @@ std::string planTrainingText(const PlanTrainingOptions& o, const Plan& plan) {
   if (plan.fitting.empty()) return text + "\nNo layout fits.\n" + misfits(o, plan);
   text += "\n          step    tokens/s  rank holds\n";
   const size_t rows = std::min(static_cast<size_t>(o.limit), plan.fitting.size());
-  for (size_t i = 0; i < rows; ++i) text += row(i + 1, plan.fitting[i], plan.fitting.front());
+  for (size_t i = 0; i < rows; ++i) text += row(o, i + 1, plan.fitting[i], plan.fitting.front());
   if (rows < plan.fitting.size())
     text += message("      and ", plan.fitting.size() - rows, " more that fit\n");
   return text + misfits(o, plan) + "\nThe first of them: " + plan.fitting.front().describe();
@@ -105,7 +108,7 @@ std::string planTrainingText(const PlanTrainingOptions& o, const Plan& plan) {
 std::string planTrainingJson(const PlanTrainingOptions& o, const Plan& plan) {
   Json layouts = Json::array(), misfits = Json::array();
   for (size_t i = 0; i < std::min(static_cast<size_t>(o.limit), plan.fitting.size()); ++i)
-    layouts.push_back(predictionJson(plan.fitting[i], plan.fitting.front()));
+    layouts.push_back(predictionJson(o, plan.fitting[i], plan.fitting.front()));
   for (const parallel::Misfit& misfit : plan.misfits)
     misfits.push_back({{"layout", layoutJson(misfit.layout)},
                        {"bytes", misfit.memory.total()},

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -248,7 +249,7 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
   EXPECT_EQ(said("tq = 2"), "train_gpt: FILE, line 2: tq is no flag of train_gpt");
   EXPECT_EQ(said("optimzer = 'sgd'"),
             "train_gpt: FILE, line 2: optimzer is no flag of train_gpt; did you mean --optimizer?");
-  EXPECT_EQ(said("[model]\nlayers = 2"), "train_gpt: FILE, line 2: model is no flag of train_gpt");
+  EXPECT_EQ(said("[sizes]\nlayers = 2"), "train_gpt: FILE, line 2: sizes is no flag of train_gpt");
   EXPECT_EQ(said("\ntp = [[2]]"),
             "train_gpt: FILE, line 3: tp is neither text, a number, true or false, nor an array of "
             "these");
@@ -279,6 +280,37 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
   EXPECT_EQ(said("tp = 2\ntp = 3").substr(0, 25), "train_gpt: FILE, line 3: ");
   EXPECT_EQ(said(std::string(1 << 20, '#')),
             "train_gpt: FILE has more than 1048576 bytes, and no flags need so many");
+}
+
+TEST(TrainOptions, TakeAModelByName) {
+  const TrainOptions gpt = parsed("--model gpt2 --recompute block --tp 2 --sp");
+  EXPECT_FALSE(gpt.llama);
+  EXPECT_EQ(gpt.model.layers, 12);
+  EXPECT_EQ(gpt.model.width, 768);
+  EXPECT_EQ(gpt.model.vocabulary, 50257);
+  EXPECT_EQ(gpt.model.context, 128);  // train_gpt's own, which is less than the model's
+  EXPECT_EQ(gpt.model.recompute, Recompute::Block);
+  EXPECT_TRUE(gpt.model.sequenceParallel);
+  const TrainOptions llama = parsed("--model llama-8b --context 32768");
+  ASSERT_TRUE(llama.llama);
+  EXPECT_EQ(llama.llama->kvHeads, 8);
+  EXPECT_EQ(contextOf(modelOf(llama)), 32768);
+  EXPECT_EQ(parsed("--model mixtral-8x7b --ep 8").llama->experts.count, 8);
+  const auto refused = [](const std::string& flags) {
+    std::istringstream words("train_gpt --text x " + flags);
+    std::vector<std::string> all{std::istream_iterator<std::string>(words), {}};
+    std::vector<char*> arguments;
+    for (std::string& word : all) arguments.push_back(word.data());
+    TrainOptions options;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(parse(static_cast<int>(arguments.size()), arguments.data(), options), 2) << flags;
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(refused("--model gpt9").find("--model gpt9 is neither"), std::string::npos);
+  EXPECT_NE(refused("--model gpt2 --context 2048").find("--context 2048: the model of --model"),
+            std::string::npos);
+  EXPECT_NE(refused("--model gpt2 --layers 2").find("--model"), std::string::npos);
+  EXPECT_NE(refused("--gradients bfloat16").find("is for --type bfloat16"), std::string::npos);
 }
 
 TEST(TrainOptions, SayHowManyExperts) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Models of the literature by name, for a planner that is asked about them.
+// Models of the literature by name, and --model, which takes one of them or a folder.
 
 #include <optional>
 #include <string>
@@ -16,5 +16,9 @@ namespace tutti::parallel {
 /// for another name.
 std::optional<ModelOptions> modelNamed(const std::string& name);
 std::string modelNames();  ///< all of them: "gpt2, gpt2-medium, ..."
+
+/// What --model says: one of these, or a folder with a config.json. Throws InvalidArgument for
+/// anything else, and as readConfig().
+ModelOptions modelOfFlag(const std::string& name);
 
 }  // namespace tutti::parallel

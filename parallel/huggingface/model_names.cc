@@ -1,7 +1,11 @@
-#include "parallel/planner/model_names.h"
+#include "parallel/huggingface/model_names.h"
 
+#include <filesystem>
 #include <utility>
 #include <vector>
+
+#include "parallel/huggingface/config.h"
+#include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
 
@@ -72,6 +76,14 @@ std::string modelNames() {
   std::string names;
   for (const auto& [name, options] : models()) names += (names.empty() ? "" : ", ") + name;
   return names;
+}
+
+ModelOptions modelOfFlag(const std::string& name) {
+  if (const auto known = modelNamed(name)) return *known;
+  std::error_code error;
+  require(std::filesystem::is_directory(name, error), "--model ", name,
+          " is neither a folder with a config.json nor one of ", modelNames());
+  return readConfig(name);
 }
 
 }  // namespace tutti::parallel

@@ -174,8 +174,7 @@ void declare(CLI::App& app, TrainOptions& o) {
       "element type of weights and activations in forward and backward; the weights that are "
       "updated stay float32");
   addChoiceFlag<DType>(
-      app, "--gradients", o.gradients,
-      {{"float32", DType::Float32}, {"bfloat16", DType::BFloat16}},
+      app, "--gradients", o.gradients, {{"float32", DType::Float32}, {"bfloat16", DType::BFloat16}},
       "element type in which gradients are added: float32, or with --type bfloat16 that");
   app.add_option("--loss-scale", o.lossScaling.initial,
                  "with --type float16, what the loss's gradient is multiplied by at first: a power "

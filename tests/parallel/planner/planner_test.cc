@@ -11,9 +11,9 @@
 #include <set>
 
 #include "parallel/engine/describe.h"
+#include "parallel/huggingface/model_names.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/pipeline/timeline.h"
-#include "parallel/planner/model_names.h"
 #include "tests/parallel/support/runs.h"
 
 namespace tutti::parallel {

@@ -30,7 +30,7 @@ Output compare(const std::string& flags) {
 }
 /// Of a model that the sample has, or of another one.
 Output compareAt(const std::string& flags) {
-  return runProgram(programs + "/compare_strategies --ranks 4 --json " + flags);
+  return runProgram(programs + "/compare_strategies --ranks 4 --json - " + flags);
 }
 
 /// Of a run with --json, by strategy.
@@ -219,7 +219,7 @@ TEST(CompareStrategies, HoldsAndSendsWhatTheBooksSay) {
 // and there are 4 more; AdamW keeps two tensors of each.
 TEST(CompareStrategies, HoldsLittleMoreThanTheBooksSay) {
   constexpr double kRoundedUp = 128 * (8 * 12 + 4);
-  const auto rows = rowsOf(compare("--ranks 4 --batch 4 --device dry --json"));
+  const auto rows = rowsOf(compare("--ranks 4 --batch 4 --device dry --json -"));
   for (const std::string& name : kDataParallel)
     for (const auto& [part, tensors] :
          std::map<std::string, int>{{"parameters", 1}, {"gradients", 1}, {"optimizer", 2}}) {

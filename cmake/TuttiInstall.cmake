@@ -163,7 +163,7 @@ function(tutti_install_docs)
   foreach(file LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md)
     install(FILES ${PROJECT_SOURCE_DIR}/${file} DESTINATION ${TUTTI_INSTALLED_DOCS} COMPONENT development)
   endforeach()
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${TUTTI_INSTALLED_DOCS} COMPONENT development
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${TUTTI_INSTALLED_DOCS} USE_SOURCE_PERMISSIONS COMPONENT development
           PATTERN docs/site EXCLUDE PATTERN docs/man EXCLUDE PATTERN docs/stylesheets EXCLUDE)
 endfunction()
 

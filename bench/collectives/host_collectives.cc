@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "job.h"
-#include "src/tools/perf/perf_options.h"
+#include "src/tools/common/values.h"
 
 namespace {
 

@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "job.h"
-#include "src/tools/perf/perf_options.h"
+#include "src/tools/common/values.h"
 #include "tests/support/network_hosts.h"
 
 namespace {

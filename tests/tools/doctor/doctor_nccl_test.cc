@@ -75,14 +75,14 @@ TEST(DoctorNccl, ReadsWhoseALibraryIs) {
 TEST(DoctorNccl, SaysHowToReplaceAnotherLibrary) {
   const NcclUse use{.program = "my program",
                     .libraries = {{"/wheel/libnccl.so.2", false, "2.30.7"}},
-                    .own = "/opt/tutti/lib/libnccl.so.2"};
+                    .own = "/opt/tutti/lib/tutti-nccl/libnccl.so.2"};
   const Finding found = checkNccl(use);
   EXPECT_TRUE(found.problem());
   EXPECT_EQ(found.measured, "/wheel/libnccl.so.2: not Tutti's, NCCL 2.30.7");
-  EXPECT_EQ(found.mend, "LD_PRELOAD=/opt/tutti/lib/libnccl.so.2 'my program'");
+  EXPECT_EQ(found.mend, "LD_PRELOAD=/opt/tutti/lib/tutti-nccl/libnccl.so.2 'my program'");
   // Which one of two counts is not known.
   NcclUse both = use;
-  both.libraries.push_back({"/opt/tutti/lib/libnccl.so.2", true, "2.32.3"});
+  both.libraries.push_back({"/opt/tutti/lib/tutti-nccl/libnccl.so.2", true, "2.32.3"});
   EXPECT_TRUE(checkNccl(both).problem());
 }
 

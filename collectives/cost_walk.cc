@@ -106,16 +106,27 @@ plan::FlatPlan flatPlan(const AlgorithmInfo& info, const PlanSpec& spec) {
 /// The same plans are walked for every size, and thousands of times where constants are fitted.
 /// Those of many ranks are large, and are not kept.
 constexpr int kMostRanksKept = 16;
-const plan::FlatPlan& keptFlatPlan(const AlgorithmInfo& info, const PlanSpec& spec) {
-  constexpr size_t kMost = 1024;
-  thread_local std::unordered_multimap<uint64_t, std::pair<PlanSpec, plan::FlatPlan>> kept;
-  const uint64_t hash = spec.hash();
-  const auto [first, last] = kept.equal_range(hash);
-  for (auto it = first; it != last; ++it)
-    if (it->second.first == spec) return it->second.second;
-  if (kept.size() >= kMost) kept.clear();
-  return kept.emplace(hash, std::pair(spec, flatPlan(info, spec)))->second.second;
-}
+class KeptFlatPlans {
+ public:
+  ~KeptFlatPlans() { areGone = true; }
+
+  const plan::FlatPlan& of(const AlgorithmInfo& info, const PlanSpec& spec) {
+    const uint64_t hash = spec.hash();
+    const auto [first, last] = plans_.equal_range(hash);
+    for (auto it = first; it != last; ++it)
+      if (it->second.first == spec) return it->second.second;
+    if (plans_.size() >= kMost) plans_.clear();
+    return plans_.emplace(hash, std::pair(spec, flatPlan(info, spec)))->second.second;
+  }
+
+  /// Exit handlers and static objects make calls behind the end of this thread's objects.
+  static inline thread_local bool areGone = false;
+
+ private:
+  static constexpr size_t kMost = 1024;
+
+  std::unordered_multimap<uint64_t, std::pair<PlanSpec, plan::FlatPlan>> plans_;
+};
 
 double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::PlanShape& shape,
                const Rates& rates, const HostLinks& links) {
@@ -123,7 +134,9 @@ double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Plan
     return walkMicroseconds(flat, rates.steps, links, static_cast<double>(shape.chunkBytes(0, 0)),
                             shape.rounds(), rates.cores);
   };
-  return walk(spec.ranks > kMostRanksKept ? flatPlan(info, spec) : keptFlatPlan(info, spec));
+  if (spec.ranks > kMostRanksKept || KeptFlatPlans::areGone) return walk(flatPlan(info, spec));
+  thread_local KeptFlatPlans kept;
+  return walk(kept.of(info, spec));
 }
 
 /// For many ranks: the chain's latency, and the work of the busiest of some ranks and the use of

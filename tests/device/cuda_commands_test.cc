@@ -106,7 +106,7 @@ TEST(DeviceOption, EmulatedIsForTheEmulatedProgramsAlone) {
   expectSays(runEmulated({"perf", "all_reduce", "--device", "cuda"}), 2,
              "--device cuda: this program runs on emulated GPUs alone");
   expectSays(runTutti({"perf", "all_reduce", "--device", "gpu"}), 2,
-             "--device gpu is none of host, cuda, emulated");
+             "--device gpu does not exist: host, cuda or emulated");
 }
 
 void expectRight(const Result& run) {

@@ -1,15 +1,12 @@
 #include "collectives/algorithm_file.h"
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
-#include <fstream>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "src/base/check.h"
 #include "src/base/printable.h"
+#include "src/base/read_text.h"
 #include "src/plan/hosts.h"
 #include "src/plan/json.h"
 
@@ -24,25 +21,6 @@ constexpr size_t kMostFileBytes = 64 << 20;
 constexpr uint64_t kMostPlaces = 1 << 20;       // chunks of all buffers of all ranks
 constexpr uint64_t kMostChunksMoved = 1 << 21;  // by all ports of all ranks, in a round
 constexpr uint64_t kMostClocks = 1 << 27;       // ports of all ranks, times lanes of all ranks
-
-std::string textOf(const std::string& path) {
-  std::error_code error;
-  // To open a pipe may wait for ever.
-  const bool regular = std::filesystem::is_regular_file(path, error);
-  std::ifstream file;
-  if (regular) file.open(path, std::ios::binary);
-  TUTTI_REQUIRE(file.is_open(), "the algorithm file ", base::printable(path),
-                regular ? " cannot be opened" : " is not there, or is no regular file");
-  std::string text;
-  std::array<char, 1 << 16> part;
-  while (file.read(part.data(), part.size()), file.gcount() > 0) {
-    text.append(part.data(), static_cast<size_t>(file.gcount()));
-    TUTTI_REQUIRE(text.size() <= kMostFileBytes, "the algorithm file ", base::printable(path),
-                  " has more than ", kMostFileBytes, " bytes");
-  }
-  TUTTI_REQUIRE(!file.bad(), "the algorithm file ", base::printable(path), " cannot be read");
-  return text;
-}
 
 struct PlanSize {
   uint64_t lanes = 0, ports = 0, chunks = 0;  // of all ranks
@@ -107,7 +85,8 @@ AlgorithmInfo infoFor(const PlanSpec& own,
 
 }  // namespace
 
-AlgorithmFile::AlgorithmFile(std::string path, const std::string& text) : path_(std::move(path)) {
+AlgorithmFile::AlgorithmFile(const std::string& path, const std::string& text)
+    : path_(base::printable(path)) {
   plan::WholePlan whole = plan::parsePlan(path_, text);
   const PlanSize size = sizeOf(whole.programs);
   requireProvable(path_, whole.spec, size);
@@ -128,7 +107,8 @@ AlgorithmFile::AlgorithmFile(std::string path, const std::string& text) : path_(
 }
 
 std::shared_ptr<const AlgorithmFile> AlgorithmFile::read(const std::string& path) {
-  return std::make_shared<const AlgorithmFile>(path, textOf(path));
+  return std::make_shared<const AlgorithmFile>(
+      path, base::readText("the algorithm file", path, kMostFileBytes));
 }
 
 std::string AlgorithmFile::misfit(const plan::CollectiveRequest& request,
@@ -180,7 +160,7 @@ std::string whyNot(const std::string& name, const plan::CollectiveRequest& reque
     if (misfit.empty()) return {};
     return base::message("the algorithm file does not exist for ",
                          plan::toString(request.collective), " on ", topology.ranks,
-                         " ranks: the plan of ", base::printable(file->path()), " ", misfit);
+                         " ranks: the plan of ", file->path(), " ", misfit);
   }
   if (exists(name, request.collective, topology.ranks, plan::hostsInOrder(topology.hostOf),
              request.uneven))

@@ -28,8 +28,9 @@ class AlgorithmFile {
   /// wanted there), or does not compute what it promises (then also rank, lane and step).
   static std::shared_ptr<const AlgorithmFile> read(const std::string& path);
   /// The same of a file's text.
-  AlgorithmFile(std::string path, const std::string& text);
+  AlgorithmFile(const std::string& path, const std::string& text);
 
+  /// As messages show it.
   const std::string& path() const { return path_; }
   const PlanSpec& spec() const { return spec_; }
   /// By rank.

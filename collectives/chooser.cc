@@ -208,8 +208,8 @@ void takeFile(const AlgorithmFile& file, const plan::CollectiveRequest& request,
     return (candidate.spec.protocol == Protocol::Mapped) == mapped;
   });
   choice.candidates.insert(place, {spec, microseconds});
-  const std::string plan = base::message("file, the plan of ", base::printable(file.path()),
-                                         ", predicted ", duration(microseconds));
+  const std::string plan =
+      base::message("file, the plan of ", file.path(), ", predicted ", duration(microseconds));
   if (!mapped) {
     choice.spec = spec;
     choice.mapped.reset();
@@ -289,7 +289,7 @@ Choice choose(const plan::CollectiveRequest& request, const topology::Topology& 
   if (misfit.empty())
     takeFile(*file, request, topology, tuning, choice);
   else
-    choice.reason += base::message("; the plan of ", base::printable(file->path()), " ", misfit);
+    choice.reason += base::message("; the plan of ", file->path(), " ", misfit);
   return choice;
 }
 

@@ -2,11 +2,15 @@
 
 #include <array>
 #include <charconv>
-#include <fstream>
-#include <set>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "src/base/check.h"
 #include "src/base/nearest_name.h"
+#include "src/base/printable.h"
+#include "src/base/read_text.h"
 #include "src/base/toml.h"
 #include "src/topology/tuning.h"
 
@@ -145,13 +149,7 @@ Tuning Tuning::parse(const std::string& text, const std::string& where,
 }
 
 Tuning Tuning::read(const std::string& path, const PreferenceCheck& check) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  TUTTI_REQUIRE(file.eof() && !file.bad(), "the tuning file ", path,
-                file.is_open() ? " is too long, or is no file" : " cannot be opened");
-  text.resize(static_cast<size_t>(file.gcount()));
-  return parse(text, path, check);
+  return parse(base::readText("the tuning file", path, kMostBytes), base::printable(path), check);
 }
 
 }  // namespace tutti::topology

@@ -1,6 +1,7 @@
 #include "src/topology/tuning.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <limits>
@@ -196,12 +197,15 @@ TEST(TuningFile, IsReadOrNamed) {
   std::ofstream(path) << tuning.text();
   EXPECT_EQ(Tuning::read(path), tuning);
   std::ofstream(path) << std::string(600'000, '#');
-  for (const std::string& wrong : {path, path + ".missing", testing::TempDir()}) {
+  const std::string pipe = path + ".pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& wrong : {path, path + ".missing", testing::TempDir(), pipe}) {
     const auto outcome = tests::outcomeOf([&] { Tuning::read(wrong); });
     EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << wrong;
     EXPECT_NE(outcome.text.find(wrong), std::string::npos) << outcome.text;
   }
   std::remove(path.c_str());
+  std::remove(pipe.c_str());
 }
 
 }  // namespace

@@ -1,9 +1,15 @@
 #include "src/tools/common/read_json.h"
 
+#include <new>
+
+#include "src/base/read_text.h"
+#include "src/base/strict_json.h"
+
 namespace tutti::tools {
 namespace {
 
 constexpr size_t kLongestLine = 1 << 20, kMostLines = 1'000'000;
+constexpr size_t kMostFileBytes = 512 << 20;
 
 /// False at the end.
 bool nextLine(std::istream& lines, std::string& line) {
@@ -17,6 +23,10 @@ bool nextLine(std::istream& lines, std::string& line) {
 }
 
 }  // namespace
+
+std::istringstream jsonLinesOf(const std::string& flag, const std::string& file) {
+  return std::istringstream(base::readText(flag, file, kMostFileBytes));
+}
 
 void readJsonLines(std::istream& lines, const std::string& where,
                    const std::function<void(const nlohmann::json&)>& read) {

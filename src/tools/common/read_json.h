@@ -5,6 +5,7 @@
 #include <functional>
 #include <istream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -33,6 +34,9 @@ Number numberOf(const nlohmann::json& object, const std::string& name, Number le
   if (found == object.end()) throw std::runtime_error(name + " is no number");
   return numberIn(*found, name, least, most);
 }
+
+/// The lines of a regular file of at most 512 MiB, which `flag` names.
+std::istringstream jsonLinesOf(const std::string& flag, const std::string& file);
 
 /// Calls `read` with the object of each line. Throws InvalidArgument naming `where` and the line
 /// with what it throws, with a line that is no object or longer than 1 MiB, and with more lines

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <sstream>
 
 #include "src/base/check.h"
 #include "src/tools/common/read_json.h"
@@ -78,9 +78,8 @@ std::string unmatched(const std::string& file, const std::vector<ComparedCall>& 
 }
 
 ComparedTimes readPerfFile(const std::string& name) {
-  std::ifstream file(name);
-  TUTTI_REQUIRE(file.is_open(), "--compare ", name, " cannot be opened");
-  return readPerf(file, "--compare " + name);
+  std::istringstream lines = jsonLinesOf("--compare", name);
+  return readPerf(lines, "--compare " + name);
 }
 
 }  // namespace

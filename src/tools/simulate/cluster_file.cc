@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/nearest_name.h"
+#include "src/base/printable.h"
+#include "src/base/read_text.h"
 #include "src/base/strict_json.h"
 
 namespace tutti::tools {
@@ -146,14 +148,8 @@ Cluster readCluster(const std::string& nameOrPath, const std::filesystem::path& 
   const bool known = nameOrPath.find('/') == std::string::npos;
   if (path != nameOrPath && !(known && fs::is_regular_file(path, missing)))
     refuseName(nameOrPath, folder);
-  std::ifstream file(path);
-  std::string text(kMostFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  TUTTI_REQUIRE(file.is_open() && !file.bad(), path.string(), " cannot be read");
-  text.resize(static_cast<size_t>(file.gcount()));
-  TUTTI_REQUIRE(text.size() <= kMostFileBytes, path.string(), " has more than ", kMostFileBytes,
-                " bytes, and no cluster needs so many");
-  Cluster cluster = parseCluster(path.string(), text);
+  Cluster cluster = parseCluster(base::printable(path.string()),
+                                 base::readText("--topology", path, kMostFileBytes));
   cluster.name = path.stem();
   return cluster;
 }

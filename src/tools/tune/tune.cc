@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iomanip>
 #include <memory>
+#include <sstream>
 #include <vector>
 
 #include <tutti/launch.h>
@@ -22,6 +22,7 @@
 #include "src/tools/common/machine_use.h"
 #include "src/tools/common/median.h"
 #include "src/tools/common/output_file.h"
+#include "src/tools/common/read_json.h"
 #include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 #include "src/tools/common/values.h"
@@ -198,9 +199,8 @@ int runRank(const TuneOptions& o) {
 std::vector<Verdict> readRecords(const std::vector<std::string>& names) {
   std::vector<MeasuredCall> calls;
   for (const std::string& name : names) {
-    std::ifstream file(name);
-    TUTTI_REQUIRE(file.is_open(), "--from ", name, " cannot be opened");
-    for (Verdict& v : readRecord(file, name)) calls.push_back(std::move(v.call));
+    std::istringstream lines = jsonLinesOf("--from", name);
+    for (Verdict& v : readRecord(lines, name)) calls.push_back(std::move(v.call));
   }
   TUTTI_REQUIRE(!calls.empty(), "--from: nothing was recorded in ", names.front());
   const Tuning own = communicator::ownTuning();

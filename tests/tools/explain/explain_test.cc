@@ -162,7 +162,7 @@ TEST(ExplainCommand, RefusesByName) {
   const Result missing =
       runTutti({"explain", "all_reduce", "-n", "2", "--tuning", "/nowhere/tuning"});
   EXPECT_EQ(missing.exitCode, 1);
-  EXPECT_TRUE(contains(missing.err, "/nowhere/tuning cannot be opened")) << missing.err;
+  EXPECT_TRUE(contains(missing.err, "the tuning file /nowhere/tuning is not there")) << missing.err;
 }
 
 TEST(ExplainCommand, NamesThePlanOfAFile) {

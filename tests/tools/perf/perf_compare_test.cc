@@ -3,6 +3,7 @@
 #include "src/tools/perf/perf_compare.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <sstream>
@@ -103,7 +104,10 @@ TEST(PerfCompare, RefusesFilesThatDoNotFit) {
   EXPECT_EQ(why(a, b), "--compare: no call is in both files: " + a +
                            " has all_reduce of float32, sum, 4 ranks, and " + b +
                            " all_reduce of float32, sum, 2 ranks");
-  EXPECT_EQ(why(a, b + "x"), "--compare " + b + "x cannot be opened");
+  EXPECT_EQ(why(a, b + "x"), "--compare " + b + "x is not there, or is no regular file");
+  // To open it would wait for a writer.
+  ASSERT_EQ(::mkfifo((b + ".pipe").c_str(), 0600), 0);
+  EXPECT_EQ(why(a, b + ".pipe"), "--compare " + b + ".pipe is not there, or is no regular file");
 }
 
 TEST(PerfCompare, BelievesNothing) {

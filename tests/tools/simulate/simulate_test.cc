@@ -254,8 +254,8 @@ TEST_F(ClusterFiles, AreRefusedByName) {
             "--topology tiny is neither a file nor one of nowhere, where there is none");
   const std::string bad = folder_ / "bad.json";
   EXPECT_TRUE(refusal(bad).starts_with(bad + " is no JSON: ")) << refusal(bad);
-  EXPECT_EQ(refusal("large"), (folder_ / "large.json").string() +
-                                  " has more than 65536 bytes, and no cluster needs so many");
+  EXPECT_EQ(refusal("large"),
+            "--topology " + (folder_ / "large.json").string() + " has more than 65536 bytes");
 }
 
 /// The topologies that come with the program.

@@ -5,12 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "collectives/algorithms.h"
 #include "tests/collectives/plans.h"
+#include "tests/support/address_space.h"
+#include "tests/support/child_processes.h"
 #include "tests/support/outcome.h"
 
 namespace tutti::collectives {
@@ -229,12 +232,38 @@ TEST_F(BrokenPlan, HasAStepThatCannotBe) {
 TEST_F(BrokenPlan, IsNoPlanAtAll) {
   for (const char* text : {"", "{", "[1", "{\"version\": 1}}", "{\"version\": NaN}", "\xff"})
     EXPECT_TRUE(refusalOfText(text).starts_with("p.json is no JSON: ")) << text;
+  // Not by the words of the parser's exceptions, and nothing behind a zero.
+  EXPECT_TRUE(refusalOfText("{").starts_with("p.json is no JSON: parse error at line 1, column 2"));
+  EXPECT_EQ(refusalOfText("\xff\x1b").find_first_of("\xff\x1b"), std::string::npos);
+  EXPECT_EQ(refusalOfText("[]" + std::string(1, '\0') + "more"),
+            "p.json is no JSON: byte 2 is zero");
   EXPECT_EQ(refusalOfText("[]"), "p.json: the plan is a list, not an object");
   EXPECT_EQ(refusalOfText("{\"version\": 1, \"version\": 1}"), "p.json: version is there twice");
   EXPECT_EQ(refusalOfText(std::string(100000, '[')), "p.json is nested more than 64 deep");
   EXPECT_TRUE(refusalOfText("{\"version\": \"\\u001b[2J" + std::string(1000, 'x') + "\"}").size() <
               200);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Four million numbers: a parser without memory for them would end the process.
+TEST(PlanWithoutMemory, IsRefusedBeforeItIsParsed) {
+  std::string text = "[0";
+  for (int i = 0; i < 4'000'000; ++i) text += ",0";
+  text += "]";
+  EXPECT_EQ(tests::inChild([&] {
+              if (!tests::leaveMemory(400 << 20)) return 2;
+              try {
+                plan::parsePlan("p.json", text);
+              } catch (const std::bad_alloc&) {
+                return 0;
+              } catch (const Error&) {
+                return 1;
+              }
+              return 1;
+            }),
+            0);
+}
+#endif
 
 }  // namespace
 }  // namespace tutti::collectives

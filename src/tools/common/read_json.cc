@@ -34,10 +34,12 @@ void readJsonLines(std::istream& lines, const std::string& where,
   try {
     for (std::string line; nextLine(lines, line); ++number) {
       if (number > kMostLines) throw std::runtime_error("there are more than a million lines");
-      const nlohmann::json object = nlohmann::json::parse(line);
+      const nlohmann::json object = base::parseStrictly("this", line);
       if (!object.is_object()) throw std::runtime_error("not an object");
       read(object);
     }
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
     base::fail(ErrorCode::InvalidArgument, where, ", line ", number, ": ", e.what());
   }

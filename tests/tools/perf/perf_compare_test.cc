@@ -136,7 +136,9 @@ TEST(PerfCompare, BelievesNothing) {
       contains(with("[1.0,2.0]", "[1.0,0.0]"), "a time of repetitions_us is 0, not between"));
   EXPECT_TRUE(contains(with("[1.0,2.0]", "[1.0,\"2\"]"), "a time of repetitions_us is no number"));
   EXPECT_TRUE(refusal("[]").starts_with("f, line 1: not an object"));
-  EXPECT_TRUE(refusal(good + "{").starts_with("f, line 2: "));
+  EXPECT_TRUE(refusal(good + "{").starts_with("f, line 2: this is no JSON: parse error at "));
+  EXPECT_EQ(with("\"ranks\":4", "\"ranks\":4,\"ranks\":4"),
+            "f, line 1: this: ranks is there twice");
   EXPECT_EQ(refusal(std::string((1 << 20) + 1, ' ')), "f, line 1: it is longer than 1 MiB");
 }
 

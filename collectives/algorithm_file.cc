@@ -20,7 +20,7 @@ constexpr size_t kMostFileBytes = 64 << 20;
 // own plans of 256 ranks.
 constexpr uint64_t kMostPlaces = 1 << 20;       // chunks of all buffers of all ranks
 constexpr uint64_t kMostChunksMoved = 1 << 21;  // by all ports of all ranks, in a round
-constexpr uint64_t kMostClocks = 1 << 27;       // ports of all ranks, times lanes of all ranks
+constexpr uint64_t kMostClocks = 1 << 27;  // ports and lanes of all ranks, times lanes of all ranks
 
 struct PlanSize {
   uint64_t lanes = 0, ports = 0, chunks = 0;  // of all ranks
@@ -54,8 +54,8 @@ void requireProvable(const std::string& path, const PlanSpec& spec, const PlanSi
   require(blocks * spec.divisions * static_cast<uint64_t>(spec.ranks), kMostPlaces,
           "chunks in the buffers of all ranks (ranks * blocks * divisions)");
   require(size.chunks, kMostChunksMoved, "chunks in the sources and targets of all steps");
-  require(size.ports * std::max<uint64_t>(size.lanes, 1), kMostClocks,
-          "sources, targets and awaited steps, times lanes, of all ranks");
+  require((size.ports + size.lanes) * size.lanes, kMostClocks,
+          "sources, targets, awaited steps and lanes, times lanes, of all ranks");
 }
 
 AlgorithmInfo infoFor(const PlanSpec& own,

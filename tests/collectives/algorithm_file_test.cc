@@ -150,6 +150,17 @@ TEST(AlgorithmFile, IsRefusedWhereItsProofWouldBeTooMuch) {
         for (Program& program : p.programs) program.lanes.assign(1024, lane);
       }).find("times lanes, of all ranks"),
       std::string::npos);
+  // Lanes cost also where they have no steps.
+  EXPECT_NE(changed([](plan::WholePlan& p) {
+              for (Program& program : p.programs) program.lanes.resize(1024);
+              p.programs.resize(16, p.programs[0]);
+              p.spec.ranks = 16;
+            }).find("times lanes, of all ranks"),
+            std::string::npos);
+  EXPECT_EQ(changed([](plan::WholePlan& p) {
+              for (Program& program : p.programs) program.lanes.resize(8);
+            }),
+            "");
 }
 
 TEST(AlgorithmFile, SaysWhichCallsItCannotServe) {

@@ -124,6 +124,13 @@ std::string AlgorithmFile::misfit(const plan::CollectiveRequest& request,
     return base::message("is for ranks on hosts ", plan::hostsToText(spec_.hosts));
   if (spec_.protocol == Protocol::Mapped && !hosts.empty())
     return "maps buffers, which ranks of several hosts cannot";
+  if (spec_.protocol == Protocol::Mapped && !request.mappable)
+    return "maps buffers, and those of this call are never mapped";
+  if (spec_.protocol == Protocol::Mapped && request.op == ReduceOp::PreMulSum &&
+      plan::isReduction(spec_.collective))
+    return "maps buffers, which premulsum cannot";
+  if (request.mayBeInPlace && !spec_.inPlaceSafe)
+    return "is not safe in place, as calls on GPUs may be";
   if (request.uneven && !spec_.unevenSafe) return "is for blocks of one size";
   if (request.deterministic && plan::isReduction(spec_.collective) && !spec_.canonicalOrder)
     return "does not add in the canonical order";

@@ -28,6 +28,7 @@ bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
               const topology::Topology& topology) {
   if (forced(request) && !isNamed(spec, request.algorithm)) return false;
   if (request.uneven && !spec.unevenSafe) return false;
+  if (request.mayBeInPlace && !spec.inPlaceSafe) return false;
   if (spec.messageChunks * plan::kChunkAlignment > topology.slotBytes) return false;
   if (spec.channels > topology.channels) return false;
   return !request.deterministic || !plan::isReduction(spec.collective) || spec.canonicalOrder;
@@ -214,7 +215,7 @@ void takeFile(const AlgorithmFile& file, const plan::CollectiveRequest& request,
     choice.spec = spec;
     choice.mapped.reset();
     choice.reason = base::message(request.describe(), ": ", plan);
-  } else if (request.mappable && request.op != ReduceOp::PreMulSum) {
+  } else {
     choice.mapped = spec;
     choice.reason += base::message("; instead, where all buffers are mapped, ", plan);
   }

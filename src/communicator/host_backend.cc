@@ -45,8 +45,8 @@ void HostBackend::requireUsable() const {
 ReadyChoice& HostBackend::choose(const CallFacts& facts, const executor::CallWishes& wishes) {
   auto& slot = choices_[choiceKey(facts, who_.size(), wishNumbers_.numberOf(wishes))];
   if (slot) return *slot;
-  plan::CollectiveRequest request = requestOf(facts, settings_, wishes, links_.topology());
-  request.mappable = true;
+  const plan::CollectiveRequest request =
+      requestOf(facts, settings_, wishes, links_.topology(), {});
   const collectives::AlgorithmFile* const file = settings_.algorithmFile.get();
   const collectives::Choice choice =
       collectives::choose(request, links_.topology(), settings_.tuning, file);

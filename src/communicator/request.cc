@@ -47,7 +47,8 @@ uint64_t choiceKey(const CallFacts& facts, int ranks, uint64_t wishes) {
 }
 
 plan::CollectiveRequest requestOf(const CallFacts& facts, const Settings& settings,
-                                  const CallWishes& wishes, const topology::Topology& topology) {
+                                  const CallWishes& wishes, const topology::Topology& topology,
+                                  const MappableCalls& mappable) {
   plan::CollectiveRequest request{.collective = facts.collective,
                                   .count = sizeBucket(facts, topology.ranks) / sizeOf(facts.type),
                                   .type = facts.type,
@@ -55,7 +56,9 @@ plan::CollectiveRequest requestOf(const CallFacts& facts, const Settings& settin
                                   .root = facts.root,
                                   .deterministic = settings.deterministic,
                                   .uneven = facts.blocksHash != 0,
+                                  .mayBeInPlace = mappable.mayBeInPlace,
                                   .algorithm = ""};
+  request.mappable = request.blockBytes() >= mappable.leastBlockBytes;
   const auto whyNot = [&](const std::string& name) {
     return collectives::whyNot(name, request, topology, settings.algorithmFile.get());
   };

@@ -34,10 +34,17 @@ class WishNumbers {
 /// The same for calls that have the same choice; `wishes` is their number.
 uint64_t choiceKey(const CallFacts& facts, int ranks, uint64_t wishes);
 
-/// What to choose for; `mappable` is the caller's to say. Where the communicator's forced algorithm
-/// does not exist for the call, the choice is free; but not for a barrier, by which unknown names
-/// are refused. Throws InvalidArgument where that of the call itself does not, and says why.
+/// Which calls may have plans that address the peers' buffers.
+struct MappableCalls {
+  uint64_t leastBlockBytes = 0;
+  bool mayBeInPlace = false;  ///< as in plan::CollectiveRequest
+};
+
+/// What to choose for. Where the communicator's forced algorithm does not exist for the call, the
+/// choice is free; but not for a barrier, by which unknown names are refused. Throws
+/// InvalidArgument where that of the call itself does not, and says why.
 plan::CollectiveRequest requestOf(const CallFacts& facts, const Settings& settings,
-                                  const CallWishes& wishes, const topology::Topology& topology);
+                                  const CallWishes& wishes, const topology::Topology& topology,
+                                  const MappableCalls& mappable);
 
 }  // namespace tutti::communicator

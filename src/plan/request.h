@@ -18,6 +18,8 @@ struct CollectiveRequest {
   bool deterministic = false;
   bool uneven = false;    ///< blocks differ in size; `count` is their mean
   bool mappable = false;  ///< ranks of one host can address each other's windows
+  /// Only plans that are safe in place: ranks may call in place of which the others do not know.
+  bool mayBeInPlace = false;
   std::string algorithm;  ///< forced, or empty; "mapped" asks for the mapped form
 
   uint64_t blockBytes() const { return count * sizeOf(type); }

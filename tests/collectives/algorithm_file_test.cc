@@ -191,8 +191,19 @@ TEST(AlgorithmFile, SaysWhichCallsItCannotServe) {
   EXPECT_EQ(hosts.misfit({}, {.ranks = 4, .hostOf = {3, 3, 1, 1}}), "");
   const AlgorithmFile mapped(
       "p.json", textOf(Algorithm::TwoShot, {Collective::AllReduce, Protocol::Mapped, 4, 0, 1}));
-  EXPECT_EQ(mapped.misfit({}, {.ranks = 4, .hostOf = {0, 0, 1, 1}}),
+  EXPECT_EQ(mapped.misfit({.mappable = true}, {.ranks = 4, .hostOf = {0, 0, 1, 1}}),
             "maps buffers, which ranks of several hosts cannot");
+  EXPECT_EQ(mapped.misfit({.mappable = true}, four), "");
+  EXPECT_EQ(mapped.misfit({}, four), "maps buffers, and those of this call are never mapped");
+  EXPECT_EQ(mapped.misfit({.op = ReduceOp::PreMulSum, .mappable = true}, four),
+            "maps buffers, which premulsum cannot");
+  EXPECT_EQ(mapped.misfit({.mappable = true, .mayBeInPlace = true}, four), "");
+  const AlgorithmFile unsafe(
+      "p.json", textOf(Algorithm::OneShot, {Collective::AllToAll, Protocol::Mapped, 4, 0, 1}));
+  EXPECT_EQ(unsafe.misfit({.collective = Collective::AllToAll, .mappable = true}, four), "");
+  EXPECT_EQ(unsafe.misfit(
+                {.collective = Collective::AllToAll, .mappable = true, .mayBeInPlace = true}, four),
+            "is not safe in place, as calls on GPUs may be");
 }
 
 class ChosenFile : public testing::Test {
@@ -254,8 +265,20 @@ TEST_F(ChosenFile, IsTakenWhereBuffersAreMapped) {
   const Choice free = choose(request, nullptr), choice = choose(request, &mapped);
   EXPECT_EQ(choice.spec, free.spec);
   EXPECT_EQ(choice.mapped, mapped.spec());
+  EXPECT_NE(choice.reason.find("instead, where all buffers are mapped, file, the plan of p.json"),
+            std::string::npos)
+      << choice.reason;
   request.mappable = false;
   EXPECT_FALSE(choose(request, &mapped).mapped);
+  request.algorithm = "file";
+  const std::string refused = "the plan of p.json maps buffers, ";
+  tests::expectError(tests::outcomeOf([&] { choose(request, &mapped); }),
+                     ErrorCode::InvalidArgument, refused + "and those of this call");
+  request.mappable = true;
+  EXPECT_EQ(choose(request, &mapped).mapped, mapped.spec());
+  request.op = ReduceOp::PreMulSum;
+  tests::expectError(tests::outcomeOf([&] { choose(request, &mapped); }),
+                     ErrorCode::InvalidArgument, refused + "which premulsum");
 }
 
 TEST(AlgorithmFileRead, RefusesWhatIsNoFile) {

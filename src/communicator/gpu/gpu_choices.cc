@@ -58,15 +58,14 @@ const GpuChoice& GpuChoices::choose(const CallFacts& facts, const CallWishes& wi
                                   .lanes = gpu.lanes,
                                   .operands = gpu.operands,
                                   .apart = gpu.apart};
-  plan::CollectiveRequest request = requestOf(facts, settings_, wishes, joined);
+  const plan::CollectiveRequest request = requestOf(
+      facts, settings_, wishes, joined,
+      {.leastBlockBytes = gpu.canMap ? kLeastMappedBytes : UINT64_MAX, .mayBeInPlace = true});
   const uint64_t bytes = request.blockBytes();
-  request.mappable = gpu.canMap && bytes >= kLeastMappedBytes;
   const collectives::AlgorithmFile* const file = settings_.algorithmFile.get();
   const collectives::Choice choice = collectives::choose(request, joined, gpuTuning(), file);
   GpuChoice made;
-  // Some ranks may call in place and others not, so a plan has to bear it.
-  const bool isMapped = choice.mapped && size > 1 && choice.mapped->inPlaceSafe;
-  made.spec = isMapped ? *choice.mapped : choice.spec;
+  made.spec = choice.mapped && size > 1 ? *choice.mapped : choice.spec;
   made.hash = made.spec.hash();
   const auto programOf = [&](int other) { return collectives::build(made.spec, other, file); };
   auto& plan = plans_[made.hash];

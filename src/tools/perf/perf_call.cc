@@ -257,10 +257,14 @@ void requireFit(const PerfOptions& options, const Communicator& c) {
                 "hypercube needs a power of two of ranks, not ", ranks);
   TUTTI_REQUIRE(options.root < ranks, "--root ", options.root, " is not a rank of 0..", ranks - 1);
   if (options.algorithm == collectives::kByFile) {
-    const std::string fault = collectives::whyNot(
-        options.algorithm,
-        {.collective = options.collective, .root = options.root, .uneven = options.uneven()},
-        communicator::Inspection::topology(c), communicator::Inspection::algorithmFile(c));
+    const std::string fault = collectives::whyNot(options.algorithm,
+                                                  {.collective = options.collective,
+                                                   .op = options.op,
+                                                   .root = options.root,
+                                                   .uneven = options.uneven(),
+                                                   .mappable = true},
+                                                  communicator::Inspection::topology(c),
+                                                  communicator::Inspection::algorithmFile(c));
     TUTTI_REQUIRE(fault.empty(), "--algo file: ", fault);
     return;
   }

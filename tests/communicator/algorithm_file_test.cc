@@ -136,6 +136,49 @@ TEST_F(PlanFile, MayMapBuffers) {
       EXPECT_EQ(Ints(out, out + kCount), Ints(kCount, 6 + 4 * again));
     }
     allReduce(c);  // in ordinary memory, by what is chosen
+    // Which is known before, unlike where buffers lie.
+    expectError(outcomeOf([&] {
+                  c.allReduce({.send = in,
+                               .recv = out,
+                               .count = kCount,
+                               .type = DataType::Int32,
+                               .op = ReduceOp::PreMulSum,
+                               .scalar = 2,
+                               .options = {.algorithm = "file"}});
+                }),
+                ErrorCode::InvalidArgument, "maps buffers, which premulsum cannot");
+  });
+}
+
+// Rank 1 reads its input after it has overwritten its block of the output, which in place is the
+// input.
+plan::WholePlan unsafeInPlace() {
+  plan::WholePlan whole =
+      planOf(Algorithm::OneShot, {Collective::AllGather, Protocol::Mapped, kRanks, 0, 1});
+  whole.spec.mapped.in = true;
+  whole.spec.inPlaceSafe = whole.spec.unevenSafe = false;
+  auto& steps = whole.programs[1].lanes[0].steps;
+  steps.insert(steps.begin(), {.sources = {plan::mapped(0, plan::Buffer::In, 0)},
+                               .targets = {plan::local(plan::Buffer::Out, 1)}});
+  return whole;
+}
+
+// In place is another address on each rank.
+TEST_F(PlanFile, IsNotTakenWhereOneRankIsInPlaceAndItIsNotSafe) {
+  auto ranks = ranksWith({.algorithmFile = written(unsafeInPlace())});
+  runRanks(ranks, [](Communicator& c) {
+    Memory x = c.allocate(kCount * sizeof(int32_t));
+    Memory y = c.allocate(kRanks * kCount * sizeof(int32_t));
+    auto* const out = static_cast<int32_t*>(y.data());
+    for (const int inPlace : {kRanks, 0, 1, 3}) {  // which rank; or none
+      std::fill_n(out, kRanks * kCount, -1);
+      auto* const in =
+          inPlace == c.rank() ? out + c.rank() * kCount : static_cast<int32_t*>(x.data());
+      std::fill_n(in, kCount, c.rank());
+      c.allGather({.send = in, .recv = out, .count = kCount, .type = DataType::Int32});
+      for (int i = 0; i < kRanks * kCount; ++i)
+        ASSERT_EQ(out[i], i / kCount) << "rank " << inPlace << " in place, element " << i;
+    }
   });
 }
 

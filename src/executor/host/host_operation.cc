@@ -137,9 +137,10 @@ uint64_t HostOperation::bufferBytes(const plan::PlanSpec& spec, Buffer buffer) c
   return plan::endOf(*call_.blocks);
 }
 
-// One buffer may be a block of the other.
+// One buffer may be a block of the other. What this rank is not given may be any pointer.
 bool HostOperation::isInPlace(const plan::PlanSpec& spec) const {
-  return call_.in < call_.out + bufferBytes(spec, Buffer::Out) &&
+  return plan::isGiven(spec, Buffer::In, at_.rank) && plan::isGiven(spec, Buffer::Out, at_.rank) &&
+         call_.in < call_.out + bufferBytes(spec, Buffer::Out) &&
          call_.out < call_.in + bufferBytes(spec, Buffer::In);
 }
 
@@ -149,7 +150,7 @@ void HostOperation::prepareEntry() {
   entries_.assign(at_.size, {});
   entriesToSend_ = entriesToReceive_ = at_.size - 1;
   const plan::PlanSpec& spec = plans_.mapped->spec();
-  const bool inPlace = call_.in == call_.out && count_ > 0;
+  const bool inPlace = isInPlace(spec);
   const auto place = [&](bool touched, const void* data, Buffer buffer) -> WindowPlace {
     if (inPlace && !spec.inPlaceSafe) return {WindowPlace::kNone, 0};
     if (!touched || !plan::isGiven(spec, buffer, at_.rank)) return {WindowPlace::kUnused, 0};

@@ -18,7 +18,8 @@
 /// PreMulSum multiplies this rank's input by `scalar`. Ranks may have different scalars. If
 /// `scalarAt` is given, the scalar is the element of the call's type at that address. It may lie at
 /// any address in memory of the buffers' kind or in pinned memory, but not in recv. A 64-bit
-/// integer there counts as the nearest double.
+/// integer there counts as the nearest double. The call throws InvalidArgument if `scalarAt` is a
+/// span without room for one element.
 ///
 /// The call reads `scalarAt` when it runs; on a GPU that is behind the earlier work of its stream.
 /// Each start of a prepared call and each replay of a graph reads it again. It must not change

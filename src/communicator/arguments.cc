@@ -147,6 +147,16 @@ void requireRoom(const CollectiveCall& call, Caller by, const ConstBuffer& send,
 
 // The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
 // Returns where the call runs.
+void requireScalar(const CollectiveCall& call, const ConstBuffer& scalarAt) {
+  const auto has = scalarAt.bytes();
+  if (!has || call.facts.count == 0) return;
+  const char* name = plan::toString(call.facts.collective);
+  const DataType type = call.facts.type;
+  TUTTI_REQUIRE(*has >= sizeOf(type), name, ": scalarAt has ", *has, " bytes, and one element of ",
+                toString(type), " takes ", sizeOf(type));
+  TUTTI_REQUIRE(scalarAt.data(), name, ": scalarAt is null with ", *has, " bytes");
+}
+
 CallPlacement placementOf(const CollectiveCall& call, Caller by, Device own) {
   const CallFacts& f = call.facts;
   const char* name = plan::toString(f.collective);
@@ -223,8 +233,6 @@ executor::Transfer transferOf(const char* call, Caller by, const NamedBuffer& bu
                               std::optional<size_t> count, std::optional<DataType> type, int peer) {
   const DataType known = typeOf(call, type, {&buffer, 1});
   const uint64_t elements = countOf(call, count, buffer, 1, known);
-  TUTTI_REQUIRE(elements == 0 || buffer.memory.data(), call, ": ", buffer.name,
-                " is null with count ", elements);
   const auto transfer = transferOf(call, by, buffer.memory.data(), elements, known, peer);
   requireHolds(call, buffer, transfer.bytes, known, base::message("count ", elements));
   return transfer;

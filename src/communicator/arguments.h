@@ -40,6 +40,8 @@ uint64_t countOf(const char* call, std::optional<size_t> said, const NamedBuffer
 /// Spans hold what the call reads and writes there.
 void requireRoom(const executor::CollectiveCall& call, Caller by, const ConstBuffer& send,
                  const ConstBuffer& recv);
+/// A span for PreMulSum's scalar holds one. Null without a size is none.
+void requireScalar(const executor::CollectiveCall& call, const ConstBuffer& scalarAt);
 /// Where the call runs.
 CallPlacement placementOf(const executor::CollectiveCall& call, Caller by, Device own);
 /// The call with blocks that have sizes and places of their own, in elements; no places: one after

@@ -58,6 +58,7 @@ CollectiveCall callOf(Collective collective, communicator::Caller by, const Args
     call.wishes = communicator::wishesOf(a.options);
   if constexpr (requires { a.counts; })
     call = communicator::withBlocks(std::move(call), by, a.counts, a.offsets);
+  communicator::requireScalar(call, scalarAt);
   if (a.send.bytes() || a.recv.bytes()) communicator::requireRoom(call, by, a.send, a.recv);
   return call;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -210,6 +211,34 @@ TEST(TypedBuffers, TypesThatContradictEachOtherAreRefusedByName) {
                .count = 1,
                .type = DataType::Int32});
   EXPECT_EQ(x, 1);
+}
+
+TEST(TypedBuffers, AScalarIsOneElement) {
+  auto ranks = Communicator::createLocal(1);
+  Communicator& c = ranks[0];
+  std::vector<float> x{3};
+  const auto with = [&](ConstBuffer scalarAt) {
+    c.allReduce({.send = x, .recv = x, .op = ReduceOp::PreMulSum, .scalarAt = scalarAt});
+  };
+  std::vector<float> scalar{2};
+  std::array<std::byte, 4> bytes{};
+  std::memcpy(bytes.data(), scalar.data(), sizeof(float));
+  with(scalar);
+  with(std::span(bytes));
+  EXPECT_EQ(x[0], 12);
+  with(static_cast<const float*>(nullptr));  // not given: by scalar, which is 1
+  EXPECT_EQ(x[0], 12);
+  expectRefused("all_reduce: scalarAt has 3 bytes, and one element of float32 takes 4",
+                [&] { with(std::span(bytes).first(3)); });
+  scalar.clear();
+  scalar.shrink_to_fit();
+  expectRefused("scalarAt has 0 bytes", [&] { with(scalar); });
+  expectRefused("scalarAt has 0 bytes", [&] { with(std::span<const float>()); });
+  expectRefused("scalarAt is null with 4 bytes", [&] {
+    with({static_cast<const float*>(nullptr), 1});
+  });
+  x.clear();  // which multiplies nothing
+  with(std::span<const float>());
 }
 
 TEST(TypedBuffers, SpansThatAreTooSmallAreRefusedWithBothSizes) {

@@ -7,6 +7,7 @@
 
 #include "collectives/cost_walk.h"
 #include "src/base/check.h"
+#include "src/base/nearest_name.h"
 #include "src/base/printable.h"
 #include "src/plan/hosts.h"
 
@@ -72,6 +73,23 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
   return found;
 }
 
+/// By which a request may name an algorithm.
+std::vector<std::string> algorithmWords() {
+  std::vector<std::string> words;
+  for (int i = 0; i < plan::kAlgorithmCount; ++i)
+    words.emplace_back(plan::toString(static_cast<Algorithm>(i)));
+  words.emplace_back(kPreferMapped);
+  words.emplace_back(kByFile);
+  return words;
+}
+
+std::vector<std::string> collectiveWords() {
+  std::vector<std::string> words;
+  for (int i = 0; i < plan::kCollectiveCount; ++i)
+    words.emplace_back(plan::toString(static_cast<Collective>(i)));
+  return words;
+}
+
 void checkName(const std::string& algorithm) {
   if (algorithm == kPreferMapped || algorithm == kByFile) return;
   const AlgorithmName named(algorithm);
@@ -80,7 +98,8 @@ void checkName(const std::string& algorithm) {
   for (int i = 0; i < plan::kAlgorithmCount; ++i)
     if (named.algorithm == plan::toString(static_cast<Algorithm>(i))) return;
   base::fail(ErrorCode::InvalidArgument, "algorithm \"", base::printable(algorithm), "\" is not ",
-             plan::algorithmNames(), ", nor ", kByFile);
+             plan::algorithmNames(), ", nor ", kByFile,
+             base::didYouMean(algorithm, algorithmWords()));
 }
 
 /// Whether a preference may name it. Each algorithm that a collective has for some ranks and hosts
@@ -93,20 +112,19 @@ bool preferable(const std::string& name, Collective collective) {
 void requirePreference(const topology::Preference& p, const std::string& where) {
   const auto collective = plan::parseCollective(p.collective);
   TUTTI_REQUIRE(collective, where, ": there is no collective '", p.collective,
-                "': ", plan::collectiveNames());
+                "': ", plan::collectiveNames(), base::didYouMean(p.collective, collectiveWords()));
   const AlgorithmName named(p.algorithm);
   TUTTI_REQUIRE(named.wellFormed, where, ": \"", p.algorithm,
                 "\": behind the slash is no number of channels");
   const bool form = named.algorithm == kPreferMapped || named.algorithm == kPreferStaged;
   if (preferable(named.algorithm, *collective) && !(form && named.channels > 0)) return;
-  std::string known;
-  for (int i = 0; i < plan::kAlgorithmCount; ++i)
-    if (const std::string name = plan::toString(static_cast<Algorithm>(i));
-        preferable(name, *collective))
-      known += name + ", ";
-  if (preferable(kPreferMapped, *collective)) known += base::message(kPreferMapped, ", ");
+  std::vector<std::string> known = algorithmWords();
+  std::erase_if(known, [&](const std::string& name) { return !preferable(name, *collective); });
+  known.emplace_back(kPreferStaged);
+  std::string all;
+  for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
   base::fail(ErrorCode::InvalidArgument, where, ": ", p.collective, " has no algorithm \"",
-             p.algorithm, "\": ", known, kPreferStaged);
+             p.algorithm, "\": ", all, base::didYouMean(p.algorithm, known));
 }
 
 /// What the tuning table prefers for such a call.

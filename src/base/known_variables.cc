@@ -90,7 +90,7 @@ constexpr std::string_view kDevelopers[] = {
 
 constexpr std::string_view kPrefix = "TUTTI_";
 
-/// The prefix says nothing about which one is near.
+/// The prefix says nothing about which one is near. In brackets: it stands in a list.
 std::string meant(std::string_view name) {
   std::vector<std::string_view> rests(std::begin(kKnown), std::end(kKnown));
   for (std::string_view& rest : rests) rest.remove_prefix(kPrefix.size());

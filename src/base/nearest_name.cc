@@ -66,4 +66,10 @@ std::optional<std::string> nearestName(std::string_view word, std::span<const st
   return nearest(word, names);
 }
 
+std::string didYouMean(std::string_view word, std::span<const std::string> names,
+                       std::string_view prefix) {
+  const auto meant = nearestName(word, names);
+  return meant ? "; did you mean " + std::string(prefix) + *meant + "?" : "";
+}
+
 }  // namespace tutti::base

@@ -16,4 +16,9 @@ std::optional<std::string> nearestName(std::string_view word,
                                        std::span<const std::string_view> names);
 std::optional<std::string> nearestName(std::string_view word, std::span<const std::string> names);
 
+/// "; did you mean ring?", or nothing where none is near. `prefix` stands before the name that is
+/// shown: the names and the word are without it.
+std::string didYouMean(std::string_view word, std::span<const std::string> names,
+                       std::string_view prefix = "");
+
 }  // namespace tutti::base

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/nearest_name.h"
 #include "src/base/printable.h"
 #include "src/tools/common/names.h"
 #include "src/tools/doctor/doctor.h"
@@ -97,7 +98,7 @@ int dispatch(int argc, char** argv) {
     for (const Command& command : kCommands) names.emplace_back(command.name);
     std::fprintf(stderr, "tutti: there is no command %s%s\n\n",
                  tutti::base::printable(name).c_str(),
-                 tutti::tools::didYouMean(name, names).c_str());
+                 tutti::base::didYouMean(name, names).c_str());
   }
   printHelp(stderr);
   return 2;

@@ -22,17 +22,11 @@ constexpr size_t kMostBytes = 512 * 1024;
 
 constexpr const char* kPrefer = "prefer";
 
-std::string names() {
-  std::string all;
-  for (const Constant& constant : constants()) all += base::message(constant.name, ", ");
-  return all + kPrefer;
-}
-
-std::string didYouMean(std::string_view name) {
-  std::vector<std::string> known{kPrefer};
-  for (const Constant& constant : constants()) known.emplace_back(constant.name);
-  const auto nearest = base::nearestName(name, std::span<const std::string>(known));
-  return nearest ? "; did you mean " + *nearest + "?" : "";
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const Constant& constant : constants()) all.emplace_back(constant.name);
+  all.emplace_back(kPrefer);
+  return all;
 }
 
 /// One file, whose name stands in each refusal.
@@ -67,13 +61,19 @@ class TuningReader {
     }
   }
 
+  [[noreturn]] static void refuse(std::string_view name, const std::string& place) {
+    std::string all;
+    for (const std::string& known : names()) all += (all.empty() ? "" : ", ") + known;
+    base::fail(ErrorCode::InvalidArgument, place, ": \"", base::printable(name), "\" is none of ",
+               all, base::didYouMean(name, names()));
+  }
+
   static void setConstant(std::string_view name, const toml::node& value, const std::string& place,
                           Tuning& tuning) {
     const Constant* constant = nullptr;
     for (const Constant& each : constants())
       if (name == each.name) constant = &each;
-    TUTTI_REQUIRE(constant, place, ": \"", std::string(name), "\" is none of ", names(),
-                  didYouMean(name));
+    if (!constant) refuse(name, place);
     double number = -1;
     if (const auto* whole = value.as_integer()) number = static_cast<double>(whole->get());
     if (const auto* real = value.as_floating_point()) number = real->get();

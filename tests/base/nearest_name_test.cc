@@ -39,5 +39,12 @@ TEST(NearestName, IsTheNearestAndOfSeveralTheFirst) {
   EXPECT_EQ(nearestName("blocks_c", std::span<const std::string>(names)), "blocks_b");
 }
 
+TEST(NearestName, IsAskedFor) {
+  const std::vector<std::string> names{"json", "csv"};
+  EXPECT_EQ(didYouMean("jsn", names), "; did you mean json?");
+  EXPECT_EQ(didYouMean("jsn", names, "--"), "; did you mean --json?");
+  EXPECT_EQ(didYouMean("picture", names, "--"), "");
+}
+
 }  // namespace
 }  // namespace tutti::base

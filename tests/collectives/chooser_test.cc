@@ -124,7 +124,7 @@ TEST(Chooser, ForcedAlgorithmsAreTakenOrRefused) {
   EXPECT_EQ(
       refusal({.algorithm = "rings"}),
       "algorithm \"rings\" is not ring, double_tree, recursive, one_shot, two_shot, pairwise, "
-      "hierarchical or mapped, nor file");
+      "hierarchical or mapped, nor file; did you mean ring?");
   for (const char* name : {"ring/", "ring/0", "ring/-1", "ring/2x", "ring/2/2", "ring/99999999999"})
     EXPECT_EQ(refusal({.algorithm = name}),
               base::message("algorithm \"", name, "\": behind the slash is no number of channels"));
@@ -268,6 +268,17 @@ prefer = [
                               ", line 4: alltoall has no algorithm \"ring\": one_shot, "
                               "pairwise, mapped, staged");
   std::remove(path.c_str());
+}
+
+TEST(Chooser, NamesWhatAPreferenceProbablyMeans) {
+  const auto refusal = [](const std::string& collective, const std::string& algorithm) {
+    topology::Tuning tuning;
+    tuning.preferences = {{collective, 4, 1, 4096, algorithm}};
+    return tests::outcomeOf([&] { requirePreferences(tuning); }).text;
+  };
+  EXPECT_TRUE(refusal("al_reduce", "ring").ends_with("; did you mean all_reduce?"));
+  EXPECT_TRUE(refusal("all_reduce", "rng").ends_with(", staged; did you mean ring?"));
+  EXPECT_TRUE(refusal("all_reduce", "stagd").ends_with("; did you mean staged?"));
 }
 
 TEST(Chooser, TakesNoPlanWhoseMessagesDoNotFitTheSlots) {

@@ -147,6 +147,7 @@ void expectRefusedWith(const std::string& text, const std::string& part) {
 TEST(TuningText, SaysWhatItRefusesAndWhere) {
   expectRefusedWith("stepMicroseconds = 1\nnonsense\n", "a.txt, line 2: ");
   expectRefusedWith("\nstep = 1", "line 2: \"step\" is none of messageMicroseconds, ");
+  expectRefusedWith("\"\\u001b[2J\" = 1", "line 1: \"?[2J\" is none of ");
   expectRefusedWith("stepMicrosecond = 1", "; did you mean stepMicroseconds?");
   expectRefusedWith("stepMicroseconds = 1\nstepMicroseconds = 1", "a.txt, line 2: ");
   for (const char* value : {"fast", "", "1 2", "1e999"})

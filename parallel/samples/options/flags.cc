@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <span>
 
 #include "parallel/samples/reports/progress.h"
 #include "src/base/nearest_name.h"
@@ -61,8 +60,7 @@ CLI::Validator finiteNumber(bool orZero) {
 std::string noneOf(const std::string& word, const std::vector<std::string>& words) {
   std::string all;
   for (const std::string& each : words) all += (all.empty() ? "" : ", ") + each;
-  const auto nearest = base::nearestName(word, std::span<const std::string>(words));
-  return word + " is none of " + all + (nearest ? "; did you mean " + *nearest + "?" : "");
+  return word + " is none of " + all + base::didYouMean(word, words);
 }
 
 CLI::Validator oneOf(const std::vector<std::string>& words) {
@@ -79,8 +77,7 @@ std::string nearestFlag(const CLI::App& app, const std::string& flag) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back(name);
   const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-  const auto nearest = base::nearestName(word, std::span<const std::string>(names));
-  return nearest ? "; did you mean --" + *nearest + "?" : "";
+  return base::didYouMean(word, names, "--");
 }
 
 void addExpertFlags(CLI::App& app, ExpertOptions& o) {

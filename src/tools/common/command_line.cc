@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "src/base/nearest_name.h"
 #include "src/base/printable.h"
 #include "src/tools/common/names.h"
 #include "src/tools/common/output_file.h"
@@ -55,7 +56,7 @@ void CommandLine::requireOneOnStandardOutput() const {
 std::string CommandLine::noFlag(const std::string& word) const {
   const std::string flag = word.substr(0, word.find('='));
   return "there is no flag " + flag +
-         (flag.starts_with("--") ? didYouMean(flag, flagsOf(*this)) : "");
+         (flag.starts_with("--") ? base::didYouMean(flag, flagsOf(*this)) : "");
 }
 
 // Also where something else is wrong first: a word of an unknown flag may be what is missed.
@@ -99,7 +100,7 @@ CLI::Validator oneOf(std::vector<std::string> words) {
   return CLI::Validator(
       [words = std::move(words)](const std::string& word) {
         if (std::ranges::find(words, word) != words.end()) return std::string();
-        return word + " is not " + listOfNames(words) + didYouMean(word, words);
+        return word + " is not " + listOfNames(words) + base::didYouMean(word, words);
       },
       shown + "}");
 }

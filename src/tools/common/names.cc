@@ -1,8 +1,6 @@
 #include "src/tools/common/names.h"
 
 #include <algorithm>
-#include <span>
-#include <sstream>
 
 #include "collectives/algorithm_file.h"
 #include "src/base/check.h"
@@ -31,14 +29,6 @@ std::vector<std::string> algorithmNames() {
   return names;
 }
 
-std::vector<std::string> namesIn(const std::string& list) {
-  std::vector<std::string> names;
-  std::istringstream words(list);
-  for (std::string word; words >> word;)
-    names.push_back(word.ends_with(',') ? word.substr(0, word.size() - 1) : word);
-  return names;
-}
-
 std::string listOfNames(const std::vector<std::string>& names) {
   std::string list;
   for (size_t i = 0; i < names.size(); ++i)
@@ -46,14 +36,10 @@ std::string listOfNames(const std::vector<std::string>& names) {
   return list;
 }
 
-std::string didYouMean(std::string_view word, const std::vector<std::string>& names) {
-  const auto nearest = base::nearestName(word, std::span<const std::string>(names));
-  return nearest ? "; did you mean " + *nearest + "?" : "";
-}
-
 void refuseName(const std::string& what, std::string_view word,
                 const std::vector<std::string>& names) {
-  base::fail(ErrorCode::InvalidArgument, what, ": ", listOfNames(names), didYouMean(word, names));
+  base::fail(ErrorCode::InvalidArgument, what, ": ", listOfNames(names),
+             base::didYouMean(word, names));
 }
 
 DataType typeNamed(const std::string& flag, const std::string& name) {

@@ -18,13 +18,8 @@ std::vector<std::string> collectiveNames();
 /// With "mapped".
 std::vector<std::string> algorithmNames();
 
-/// Those of "a, b, c".
-std::vector<std::string> namesIn(const std::string& list);
 /// "a, b or c".
 std::string listOfNames(const std::vector<std::string>& names);
-
-/// "; did you mean ring?", or nothing where none is near.
-std::string didYouMean(std::string_view word, const std::vector<std::string>& names);
 
 /// Throws InvalidArgument: `what`, the names there are, and the one that was meant.
 [[noreturn]] void refuseName(const std::string& what, std::string_view word,

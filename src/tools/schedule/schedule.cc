@@ -72,8 +72,7 @@ std::variant<ScheduleCommand, int> parseSchedule(int argc, const char* const* ar
   if (const auto code = app.read(argc, argv)) return *code;
   const auto kind = parallel::parseScheduleKind(name);
   if (!kind)
-    refuseName(base::message("there is no schedule '", name, "'"), name,
-               namesIn(parallel::scheduleNames()));
+    refuseName(base::message("there is no schedule '", name, "'"), name, parallel::scheduleWords());
   o.schedule.kind = *kind;
   o.schedule.costs = parseCosts(costs, transfer);
   return o;

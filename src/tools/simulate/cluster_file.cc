@@ -91,10 +91,12 @@ std::vector<std::string> namesIn(const std::filesystem::path& folder) {
 }
 
 [[noreturn]] void refuseName(const std::string& name, const std::filesystem::path& folder) {
+  const std::vector<std::string> names = namesIn(folder);
   std::string all;
-  for (const std::string& known : namesIn(folder)) all += (all.empty() ? "" : ", ") + known;
+  for (const std::string& known : names) all += (all.empty() ? "" : ", ") + known;
   base::fail(ErrorCode::InvalidArgument, "--topology ", name, " is neither a file nor one of ",
-             folder.string(), all.empty() ? ", where there is none" : ": " + all);
+             folder.string(), all.empty() ? ", where there is none" : ": " + all,
+             base::didYouMean(name, names));
 }
 
 }  // namespace

@@ -49,7 +49,6 @@ TEST(Names, AreListedWhereOneIsRefused) {
       refusalOf([] { collectiveNamed("alreduce"); }).ends_with("; did you mean all_reduce?"));
   EXPECT_TRUE(refusalOf([] { opNamed("--op", "summ"); }).ends_with("; did you mean sum?"));
   EXPECT_TRUE(refusalOf([] { typeNamed("--type", "quux"); }).ends_with(" or float8_e5m2"));
-  EXPECT_EQ(namesIn("a, b-c, d"), (std::vector<std::string>{"a", "b-c", "d"}));
 }
 
 TEST(Tables, HaveColumns) {

@@ -247,6 +247,8 @@ TEST_F(ClusterFiles, AreRefusedByName) {
   const std::string neither = " is neither a file nor one of ";
   EXPECT_EQ(refusal("tiny"),
             "--topology tiny" + neither + folder_.string() + ": bad, large, small");
+  EXPECT_EQ(refusal("smal"), "--topology smal" + neither + folder_.string() +
+                                 ": bad, large, small; did you mean small?");
   EXPECT_EQ(refusal("../" + folder_.filename().string() + "/small"),
             "--topology ../" + folder_.filename().string() + "/small" + neither + folder_.string() +
                 ": bad, large, small");

@@ -35,8 +35,7 @@ Rendezvous randomRendezvous();
 inline constexpr const char* kLoopbackRendezvous =
     "; a loopback address leads to rank 0 on its own host only: where ranks are on several hosts, "
     "set TUTTI_ADDRESS=host:port (or MASTER_ADDR) on all of them to an address of rank 0's host "
-    "that "
-    "the others reach";
+    "that the others reach";
 /// One line for messages.
 std::string describeAddresses(const Rendezvous& point);
 

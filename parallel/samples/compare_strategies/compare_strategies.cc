@@ -191,8 +191,7 @@ class StrategyReport {
     std::string lines;
     for (const nlohmann::json& row : rows_) lines += row.dump() + "\n";
     if (options.json == "-") return rank.say(lines);
-    if (!options.json.empty() && rank.mesh.rank() == 0)
-      naming("--json", [&] { replaceText(options.json, lines); });
+    if (!options.json.empty()) rank.write("--json", options.json, lines);
     const double parameters =
         std::visit([](const auto& model) { return parameterCount(model); }, job.model);
     char millions[32];

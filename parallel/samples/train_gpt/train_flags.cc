@@ -121,8 +121,7 @@ void declare(CLI::App& app, TrainOptions& o) {
   addStepFlags(app, o.steps, o.batch);
   app.add_option("--micro-batches", o.microBatches,
                  "pieces of the batch in each round; default: the least multiple of the ranks from "
-                 "4 on, or from "
-                 "8 with --deterministic")
+                 "4 on, or from 8 with --deterministic")
       ->check(positive);
   app.add_option("--rounds", o.rounds,
                  "times that a step adds its gradients over the ranks, each after that many "

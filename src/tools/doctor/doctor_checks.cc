@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 #include "transports/ucx/quirks.h"
 
@@ -91,17 +91,6 @@ Finding checkCores(const DoctorFacts& f) {
   return found;
 }
 
-namespace {
-
-/// Two digits are enough.
-std::string cpusText(double cpus) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", cpus);
-  return text;
-}
-
-}  // namespace
-
 Finding checkCpuQuota(const DoctorFacts& f) {
   Finding found{.check = "CPU quota"};
   if (!f.cpuQuota) {
@@ -109,8 +98,8 @@ Finding checkCpuQuota(const DoctorFacts& f) {
     return found;
   }
   const double cpus = f.cpuQuota->cpus;
-  found.measured = message(cpusText(cpus), " CPUs for ", ranksText(f), ", ",
-                           cpusText(cpus / f.ranks), " for each: ", f.cpuQuota->within);
+  found.measured = message(significant(cpus, 3), " CPUs for ", ranksText(f), ", ",
+                           significant(cpus / f.ranks, 3), " for each: ", f.cpuQuota->within);
   if (f.ranks <= cpus) return found;
   found.state = State::Slow;
   found.why =

@@ -250,7 +250,11 @@ std::optional<NcclLibrary> findLoadersNccl(std::chrono::milliseconds longest) {
   const char* const before = std::getenv("LD_PRELOAD");
   const std::string preloaded = base::message(before ? before : "", " libnccl.so.2");
   NcclUse use;
-  askLoader("/bin/sh", {"LD_PRELOAD=" + preloaded}, longest, use);
+  try {
+    askLoader("/bin/sh", {"LD_PRELOAD=" + preloaded}, longest, use);
+  } catch (const Error&) {  // there is no shell, or no room for another process
+    return std::nullopt;
+  }
   if (use.libraries.empty()) return std::nullopt;
   return use.libraries[0];
 }

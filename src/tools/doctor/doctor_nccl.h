@@ -30,7 +30,8 @@ NcclLibrary readNcclLibrary(const std::string& path);
 NcclUse findNccl(const std::string& program, std::chrono::milliseconds longest);
 
 /// What the loader finds for a program without a path of its own: by LD_PRELOAD, LD_LIBRARY_PATH,
-/// and its cache. Nothing where it finds none, or has not answered within `longest`.
+/// and its cache. Nothing where it finds none, has not answered within `longest`, or cannot be
+/// asked.
 std::optional<NcclLibrary> findLoadersNccl(std::chrono::milliseconds longest);
 /// Path of Tutti's libnccl.so.2 beside this program; empty where it is not found.
 std::string ownNccl();

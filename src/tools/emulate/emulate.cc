@@ -3,13 +3,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "src/base/check.h"
-#include "src/base/printable.h"
 #include "src/launch/environment.h"
 #include "src/tools/common/command_line.h"
 #include "src/tools/common/program_words.h"
@@ -18,8 +16,11 @@
 namespace tutti::tools {
 namespace {
 
+constexpr const char* kProgram = "tutti emulate";
 constexpr const char* kDevicesVariable = "TUTTI_EMULATION_DEVICES";
 constexpr int kDefaultDevices = 2;
+// As of a shell.
+constexpr int kCannotRun = 126, kNotFound = 127;
 
 void setForProgram(const char* name, const std::string& value) {
   TUTTI_REQUIRE(::setenv(name, value.c_str(), 1) == 0, name,
@@ -29,11 +30,6 @@ void setForProgram(const char* name, const std::string& value) {
 std::string emulationFolder() {
   const auto program = std::filesystem::read_symlink("/proc/self/exe");
   return (program.parent_path() / TUTTI_EMULATION_FOLDER).lexically_normal();
-}
-
-int refuseToEmulate(int code, const std::string& text) {
-  std::fprintf(stderr, "tutti emulate: %s\n", base::printableLines(text).c_str());
-  return code;
 }
 
 void setEnvironment(const EmulateOptions& options, const EmulationLibraries& libraries) {
@@ -57,7 +53,8 @@ int becomeProgram(const std::string& path, const std::vector<std::string>& comma
   // A file without "#!" is the shell's. The path has a slash, so that PATH is not asked again.
   const std::string whole = path.find('/') == std::string::npos ? "./" + path : path;
   ::execvp(whole.c_str(), words.data());
-  return refuseToEmulate(126, path + ": " + std::strerror(errno));
+  sayError(kProgram, path + ": " + std::strerror(errno));
+  return kCannotRun;
 }
 
 }  // namespace
@@ -66,11 +63,9 @@ std::variant<EmulateOptions, int> parseEmulate(int argc, const char* const* argv
   EmulateOptions options;
   CommandLine app(
       "Runs PROGRAM, and what it starts, on N emulated GPUs with Tutti's NCCL. The machine needs "
-      "no "
-      "GPU, and\none that it has is not used. Memory, streams, events, graphs and NCCL work. "
-      "Kernels "
-      "of the program are\nmachine code for GPUs: to launch one is an error that names it.",
-      "tutti emulate");
+      "no GPU, and\none that it has is not used. Memory, streams, events, graphs and NCCL work. "
+      "Kernels of the program are\nmachine code for GPUs: to launch one is an error that names it.",
+      kProgram);
   app.add_option("--devices", options.devices,
                  base::message("how many GPUs; default: ", kDevicesVariable, ", otherwise ",
                                kDefaultDevices))
@@ -85,27 +80,27 @@ std::variant<EmulateOptions, int> parseEmulate(int argc, const char* const* argv
 }
 
 int emulateMain(int argc, char** argv) {
-  const auto parsed = parseEmulate(argc, argv);
-  if (const int* code = std::get_if<int>(&parsed)) return *code;
-  const auto& options = std::get<EmulateOptions>(parsed);
-  const std::string& name = options.command[0];
-  const launcher::LaunchedProgram program = launcher::findProgram(name);
-  if (program.error != 0)
-    return refuseToEmulate(program.error == ENOENT ? 127 : 126,
-                           name + ": " + std::strerror(program.error));
-  EmulationLibraries libraries;
-  try {
-    libraries = findEmulation(emulationFolder());
-  } catch (const Error& error) {
-    return refuseToEmulate(1, error.what());
-  }
-  try {
-    requireEmulated(program.path, libraries);
-  } catch (const Error& error) {
-    return refuseToEmulate(126, error.what());
-  }
-  setEnvironment(options, libraries);
-  return becomeProgram(program.path, options.command);
+  int failed = 1;
+  return saidErrors(
+      kProgram,
+      [&] {
+        const auto parsed = parseEmulate(argc, argv);
+        if (const int* code = std::get_if<int>(&parsed)) return *code;
+        const auto& options = std::get<EmulateOptions>(parsed);
+        const std::string& name = options.command[0];
+        const launcher::LaunchedProgram program = launcher::findProgram(name);
+        if (program.error != 0) {
+          sayError(kProgram, name + ": " + std::strerror(program.error));
+          return program.error == ENOENT ? kNotFound : kCannotRun;
+        }
+        const EmulationLibraries libraries = findEmulation(emulationFolder());
+        failed = kCannotRun;
+        requireEmulated(program.path, libraries);
+        failed = 1;
+        setEnvironment(options, libraries);
+        return becomeProgram(program.path, options.command);
+      },
+      [&](ErrorCode) { return failed; });
 }
 
 }  // namespace tutti::tools

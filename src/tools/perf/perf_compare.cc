@@ -152,7 +152,8 @@ std::string comparisonText(const PerfComparison& comparison) {
                          {11, 2, true}});
   std::string text = base::message("# A: ", comparison.a, "\n# B: ", comparison.b, "\n") +
                      "# ratio is B's time over A's; least and most are what the 95% intervals of "
-                     "both medians allow, - without --repeat\n";
+                     "both medians allow, - without --repeat\n"
+                     "# before 6 repetitions an interval is from the least to the most of them\n";
   text += table.comment({"size", "place", "type", "redop", "root", "ranks", "A", "B", "ratio",
                          "least", "most", "collective"});
   text += table.comment({"(B)", "", "", "", "", "", "(us)", "(us)"});

@@ -111,8 +111,8 @@ void addMeasured(CommandLine& app, PerfOptions& o, PerfTexts& texts) {
   app.add_option("-i,--stepbytes", texts.step, "distance of sizes, with factor 1; 0 is 1M");
   app.add_option("-t,--type", texts.type, "element type: " + listOfNames(typeNames()));
   app.add_option("-o,--op", texts.op,
-                 "sum, prod, min, max, avg, premulsum; of integers also bit_and, bit_or, bit_xor, "
-                 "logical_and, logical_or, logical_xor");
+                 "reduction: " + listOfNames(opNames()) +
+                     "; those of bits and the logical ones are of integers");
   app.add_option("-r,--root", o.root, "root rank");
 }
 

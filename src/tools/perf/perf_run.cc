@@ -4,6 +4,7 @@
 
 #include "src/base/check.h"
 #include "src/communicator/inspection.h"
+#include "src/tools/common/median.h"
 #include "src/tools/common/output_file.h"
 #include "src/tools/perf/perf_call.h"
 #include "src/tools/perf/perf_plot.h"
@@ -62,8 +63,8 @@ class Measurement {
     timing.ran = ranOf(c_, o_);
     // A call has taken as long as on its slowest rank.
     c_.allReduce({us.data(), us.data(), us.size(), DataType::Float64, ReduceOp::Max});
+    timing.timeUs = medianOf(us).middle;
     std::sort(us.begin(), us.end());
-    timing.timeUs = us[us.size() / 2];
     timing.p99Us = us[std::min(us.size() - 1, us.size() * 99 / 100)];
     timing.setBandwidths(call_.bytes(), timing.timeUs, busFactor(o_.collective, c_.size()));
     // Once more, as calls go by now: the executor tunes itself by the first of them.

@@ -28,14 +28,12 @@ OptimizerKind optimizerOf(const std::string& name) {
 
 /// bfloat16 has float32 masters, and float32 gradients unless they are asked for otherwise.
 parallel::StoreTypes typesOf(const std::string& type, const std::string& gradients) {
-  requireName("--type", type, {"bfloat16", "float32"});
-  const auto weights = parseDataType(type);
-  TUTTI_REQUIRE(weights, "--type names no type");
-  if (gradients.empty()) return *weights;
+  const DataType weights = typeNamed("--type", type);
+  if (gradients.empty()) return weights;
   const DataType added = typeNamed("--gradients", gradients);
-  TUTTI_REQUIRE(added == DataType::Float32 || added == *weights, "--gradients ", gradients,
+  TUTTI_REQUIRE(added == DataType::Float32 || added == weights, "--gradients ", gradients,
                 " is neither float32 nor the type of weights");
-  return {*weights, DataType::Float32, added};
+  return {weights, DataType::Float32, added};
 }
 
 void setJob(PlanTrainingOptions& o) {
@@ -84,7 +82,8 @@ std::variant<PlanTrainingOptions, int> parsePlanTraining(int argc, const char* c
   app.add_option("--context", o.job.context, "tokens of a sequence; the model's without it")
       ->check(CLI::Range(int64_t{1}, kMostTokens))
       ->default_str("");
-  app.add_option("-t,--type", type, "of weights: bfloat16, with float32 masters, or float32");
+  app.add_option("-t,--type", type, "of weights: bfloat16, with float32 masters, or float32")
+      ->check(oneOf({"bfloat16", "float32"}));
   app.add_option("--gradients", gradients, "their type: float32 without it");
   app.add_option("--optimizer", optimizer, "adamw, momentum or sgd");
   app.add_option("--teraflops", teraflops,

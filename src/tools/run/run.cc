@@ -11,8 +11,7 @@ namespace {
 
 constexpr const char* kFooter =
     "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all ranks; after the first "
-    "three "
-    "a job\nis not started again, and the second of them kills its ranks.";
+    "three a job\nis not started again, and the second of them kills its ranks.";
 
 /// CLI11's own check lets NaN pass.
 CLI::Validator secondsRange() {

@@ -6,6 +6,7 @@
 #include "src/tools/doctor/doctor_nccl.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <filesystem>
@@ -14,6 +15,7 @@
 
 #include "src/base/check.h"
 #include "src/tools/doctor/doctor.h"
+#include "tests/support/child_processes.h"
 #include "tests/support/environment_variables.h"
 #include "tests/support/outcome.h"
 #include "tests/support/temporary_folder.h"
@@ -167,6 +169,15 @@ TEST(LoadersNccl, IsTheFirstOnTheLoadersPath) {
   EXPECT_EQ(foundWith({{"LD_LIBRARY_PATH", otherFolder.c_str()},
                        {"LD_PRELOAD", "/nowhere/libnccl.so.2"}}),
             theirs);
+}
+
+TEST(LoadersNccl, IsNoneWhereNobodyCanBeAsked) {
+  EXPECT_EQ(tests::inChild([] {
+              const rlimit none{0, 0};  // files: neither a pipe nor another process
+              if (::setrlimit(RLIMIT_NOFILE, &none) != 0) return 2;
+              return findLoadersNccl(20s) ? 1 : 0;
+            }),
+            0);
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ TEST(PlanTraining, RefusesByName) {
   refuses({"--model", "gpt2", "-n", "2"}, "--memory");
   refuses(with({"--topology", "nowhere"}), "--topology nowhere");
   refuses(with({"--optimizer", "lion"}), "--optimizer lion");
-  refuses(with({"--type", "float16"}), "--type float16");
+  refuses(with({"--type", "float16"}), "--type: float16 is not bfloat16 or float32");
+  refuses(with({"--type", ""}), "is not bfloat16 or float32");
   refuses(with({"--gradients", "int8"}), "--gradients int8");
   refuses(with({"--context", "2048"}), "--context 2048 is more than the 1024");
   refuses(with({"--batch", "0"}), "--batch");

@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return exitCodeOf(app, error);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "generate: %s\n", error.what());
+    sayError("generate", error.what());
     return 1;
   }
 }

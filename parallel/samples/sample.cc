@@ -128,7 +128,7 @@ int runSample(int argc, char** argv, const Sample& sample) {
     if (options.device != "dry") deviceFor(options.device, 0);  // there is one
     return run(argc, argv, sample, options);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", sample.name.c_str(), error.what());
+    sayError(sample.name, error.what());
     return 1;
   }
 }

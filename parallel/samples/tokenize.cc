@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return exitCodeOf(app, error);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tokenize: %s\n", error.what());
+    sayError("tokenize", error.what());
     return 1;
   }
 }

@@ -107,11 +107,14 @@ void fillExperts(ExpertOptions& o) {
   o.normalized = o.perToken > 1;
 }
 
+void sayError(const std::string& program, const std::string& what) {
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), base::printableLines(what).c_str());
+}
+
 int exitCodeOf(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string name = app.get_name();
   if (error.get_exit_code() != 0) {
-    const std::string name = app.get_name();
-    std::fprintf(stderr, "%s: %s\n(%s --help shows the flags)\n", name.c_str(),
-                 base::printableLines(objectionOf(app, error)).c_str(), name.c_str());
+    sayError(name, objectionOf(app, error) + "\n(" + name + " --help shows the flags)");
     return 2;
   }
   app.exit(error);  // what was asked for, on standard output
@@ -119,7 +122,7 @@ int exitCodeOf(const CLI::App& app, const CLI::ParseError& error) {
     flushOutput();
     return 0;
   } catch (const Error& lost) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), lost.what());
+    sayError(name, lost.what());
     return 1;
   }
 }

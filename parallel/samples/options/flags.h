@@ -33,6 +33,8 @@ std::string noneOf(const std::string& word, const std::vector<std::string>& word
 /// "; did you mean --optimizer?" of what is no flag, or nothing where none is near.
 std::string nearestFlag(const CLI::App& app, const std::string& flag);
 
+/// Prints "train_gpt: what went wrong" to standard error, as a terminal may show it.
+void sayError(const std::string& program, const std::string& what);
 /// Prints what is wrong, behind the program's name, or --help. Returns the exit code: 0 behind
 /// --help, 1 when that could not be written, 2 for a wrong command line.
 int exitCodeOf(const CLI::App& app, const CLI::ParseError& error);

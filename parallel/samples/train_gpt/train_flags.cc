@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 
 #include <CLI/CLI.hpp>
@@ -273,7 +272,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
   } catch (const CLI::ParseError& e) {
     return exitCodeOf(app, e);
   } catch (const Error& e) {
-    std::fprintf(stderr, "train_gpt: %s\n", e.what());
+    sayError("train_gpt", e.what());
     return 2;
   }
 }

@@ -16,6 +16,7 @@
 #include "parallel/kernels/host/blas.h"
 #include "parallel/samples/device.h"
 #include "parallel/samples/loaded_model.h"
+#include "parallel/samples/options/flags.h"
 #include "parallel/samples/ranks.h"
 #include "parallel/samples/reports/progress.h"
 #include "parallel/samples/train_gpt/end_request.h"
@@ -216,7 +217,7 @@ int main(int argc, char** argv) {
     }
     return train(options, plan.ranks);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "train_gpt: %s\n", e.what());
+    sayError("train_gpt", e.what());
     return 1;
   }
 }

@@ -78,6 +78,7 @@ TEST_F(Tokenize, RefusesByName) {
   expectRefused("tokenize", "", 1, "--text or --check is needed");
   expectRefused("tokenize", "--text " + file("text"), 2, "--output");
   expectRefused("tokenize", "--text " + file("absent") + to, 1, file("absent"));
+  expectRefused("tokenize", "--text '" + file("a\x1b[2J") + "'" + to, 1, file("a?[2J"));
   expectRefused("tokenize", "--text " + file("empty") + to, 1, file("empty") + " is empty");
   expectRefused("tokenize", "--text " + file("zero") + to, 1, ": byte 14589 is 0: this is binary");
   expectRefused("tokenize", gpt2() + " --text " + file("latin1") + to, 1,

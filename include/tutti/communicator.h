@@ -158,11 +158,11 @@ struct CommunicatorOptions {
   /// "file", the plan of `algorithmFile`. Between hosts it may have a number of channels, as in
   /// "ring/2". Also TUTTI_ALGORITHM. Must be the same on all ranks.
   std::string algorithm = {};
-  /// A file with a plan of yours, as `tutti plan --json` writes it. It is proved before anything
-  /// runs, and then serves each call that it is made for, unless the call names an algorithm; the
-  /// name "file" in `algorithm` forces it like any other. create() throws InvalidArgument naming
-  /// what is wrong with the file. Empty: TUTTI_ALGORITHM_FILE, else none. The plan must be the same
-  /// on all ranks; the path may differ.
+  /// A file with a plan of yours, as `tutti plan --json FILE` writes it. It is proved before
+  /// anything runs, and then serves each call that it is made for, unless the call names an
+  /// algorithm; the name "file" in `algorithm` forces it like any other. create() throws
+  /// InvalidArgument naming what is wrong with the file. Empty: TUTTI_ALGORITHM_FILE, else none.
+  /// The plan must be the same on all ranks; the path may differ.
   std::string algorithmFile = {};
   /// The transport between all ranks: "shm", "tcp" or "ucx"; or "shm+tcp" or "shm+ucx": shared
   /// memory on one host, and the other between hosts. Empty: "shm+ucx" if all hosts have RDMA, else

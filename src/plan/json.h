@@ -1,7 +1,7 @@
 #pragma once
 
-// Plans as JSON: what `tutti plan --json` writes, and what a plan from a file is read from. The
-// fields are those of plan.h; docs/how-to/write-an-algorithm.md lists them.
+// Plans as JSON: what `tutti plan --json FILE` writes, and what a plan from a file is read from.
+// The fields are those of plan.h; docs/how-to/write-an-algorithm.md lists them.
 //
 // Reading believes no size. It checks each field by itself: its kind and range, and that there is
 // no other. Whether the plan computes what it promises is the checker's to say.

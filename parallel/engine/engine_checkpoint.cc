@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -113,12 +114,15 @@ std::string textOf(const MetadataValue& value) {
   return std::visit([](const auto& v) { return message(v); }, value);
 }
 
-/// The first line of `text` that `other` has not at the same place, without its indentation.
+/// The first line of `text` that `other` has not at the same place, without its indentation and
+/// the comma at its end.
 std::string differingLine(const std::string& text, const std::string& other) {
   std::istringstream lines(text), others(other);
   for (std::string line, same; std::getline(lines, line);)
-    if (!std::getline(others, same) || line != same)
-      return line.substr(line.find_first_not_of(' '));
+    if (!std::getline(others, same) || line != same) {
+      if (line.ends_with(',')) line.pop_back();
+      return line.substr(std::min(line.find_first_not_of(' '), line.size()));
+    }
   return "nothing more";
 }
 

@@ -20,6 +20,7 @@
 #include "parallel/samples/ranks.h"
 #include "parallel/samples/reports/progress.h"
 #include "parallel/samples/train_gpt/end_request.h"
+#include "parallel/samples/train_gpt/train_folders.h"
 #include "parallel/samples/train_gpt/train_memory.h"
 #include "parallel/samples/train_gpt/train_options.h"
 #include "parallel/samples/train_gpt/train_text.h"
@@ -102,6 +103,9 @@ int train(const TrainOptions& options, int ranks) {
   const auto tokenizer = tokenizerOf(options);
   const TokenData text = readTokens(options, *tokenizer);
   DeviceMesh mesh = joinMesh(meshOf(options, ranks), options.device, options.deterministic);
+  together(mesh.communicator(AxisSet::all()), [&] {
+    if (mesh.rank() == 0) checkFolders(options);
+  });
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
   const auto kernels = kernelsFor(mesh);
   const auto model = makeModel(modelOf(options));
@@ -213,6 +217,7 @@ int main(int argc, char** argv) {
     deviceFor(options.device, 0);
     if (plan.launch) {
       checkFiles(options);  // here, where the message is printed once
+      checkFolders(options);
       return launchRanks(argc, argv, plan.ranks);
     }
     return train(options, plan.ranks);

@@ -274,8 +274,6 @@ void checkFiles(const TrainOptions& options) {
   require(
       options.offloadFolder.empty() || std::filesystem::is_directory(options.offloadFolder, error),
       "--offload-folder ", options.offloadFolder, " is no folder");
-  require(options.exportTo.empty() || !std::filesystem::exists(options.exportTo, error),
-          "--export ", options.exportTo, " is there already");
   const auto requireWritable = [](const char* flag, const std::string& path) {
     if (!path.empty()) naming(flag, [&] { requireReplaceable(path); });
   };

@@ -166,6 +166,22 @@ TEST_F(TrainGpt, WritesOverNothingBeforeThereIsSomethingBetter) {
   EXPECT_TRUE(std::filesystem::exists(file("out/config.json")));
 }
 
+// Not after the last one, when the model would be lost: whoever starts the ranks.
+TEST_F(TrainGpt, RefusesAFolderToExportToBeforeTheFirstStep) {
+  const std::string flags =
+      small("--generate 0 --steps 2 --export " + folder_ + " --json " + file("a.json"));
+  const std::string said =
+      "train_gpt: --export " + folder_ + " is there already: choose another folder\n";
+  for (const std::string& command : {program + " " + flags, program + " " + flags + " --ranks 2",
+                                     launcher + " run -n 2 " + program + " " + flags}) {
+    const Output output = runProgram(command);
+    EXPECT_EQ(output.exitCode, 1) << output.text;
+    EXPECT_GE(output.count(said), 1) << command << "\n" << output.text;
+    EXPECT_EQ(output.count("step 1/2"), 0) << output.text;
+    EXPECT_FALSE(std::filesystem::exists(file("a.json")));
+  }
+}
+
 // All ranks see that the loss is no number; one says so.
 TEST_F(TrainGpt, StopsWhenTheLossIsNotFinite) {
   const std::string diverging = "--generate 0 --lr 1e30 --json " + file("a.json");

@@ -346,10 +346,9 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
                 "--lines: it was saved with no, not");
   expectRefused("--text " + file("text") + " --layers 2 --width 32 --heads 1 --context 32 " +
                     "--batch 8 --resume --steps 9 " + folder,
-                1, "config.json: it was saved with \"n_head\": 2,, not \"n_head\": 1,");
+                1, file("checkpoints") + " has a model of --heads 2, not --heads 1\n");
   tests::setContents(file("text"), tests::contentsOf(file("text")) + "a line more\n");
   expectRefused(small("--resume --steps 9 " + folder), 1, "text: it was saved with ");
-  expectRefused(small("--steps 1 " + folder), 1, "step");  // steps ascend
   std::filesystem::remove_all(file("checkpoints"));
 }
 

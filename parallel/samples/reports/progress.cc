@@ -118,6 +118,11 @@ OrderedJson jsonOf(const Waited& waited) {
 }
 }  // namespace
 
+Pace paceOf(int64_t first, int64_t step, int64_t steps, double seconds) {
+  const double rate = static_cast<double>(step - first) / seconds;
+  return {.stepsPerSecond = rate, .secondsLeft = static_cast<double>(steps - step) / rate};
+}
+
 void flushOutput() {
   const int before = errno;  // of a write that failed since, when a buffer was full
   const bool written = std::fflush(stdout) == 0;
@@ -132,6 +137,7 @@ TrainingProgress::TrainingProgress(const TrainOptions& options, bool enabled)
       steps_(options.steps),
       batch_(options.batch),
       tokensPerStep_(options.batch * options.model.context),
+      checkpoints_(options.checkpoints),
       unit_(options.tokenizer.empty() ? "byte" : "token"),
       jsonPath_(options.json),
       onHost_(options.device == "host"),
@@ -150,6 +156,17 @@ TrainingProgress::TrainingProgress(const TrainOptions& options, bool enabled)
 }
 
 void TrainingProgress::resumed(int64_t step) {
+  first_ = step;
+  cutJson(step);
+  start_ = lastStep_ = lastShown_ = Clock::now();
+  if (!enabled_ || step == 0) return;
+  std::printf(
+      "goes on behind step %lld of %s%s\n", static_cast<long long>(step), checkpoints_.c_str(),
+      step < steps_ ? "" : message(": nothing is left to train, with --steps ", steps_).c_str());
+  flushOutput();
+}
+
+void TrainingProgress::cutJson(int64_t step) {
   std::error_code unknown;
   if (!json_ || !std::filesystem::is_regular_file(jsonPath_, unknown)) return;
   std::ifstream lines(jsonPath_, std::ios::binary);
@@ -209,7 +226,7 @@ void TrainingProgress::step(int64_t step, const StepReport& report, double learn
   lastStep_ = Clock::now();
   if (writesJson()) writeJson(step, report, learningRate, elapsed, memory);
   const bool due = seconds(lastShown_) >= (terminal_ ? kTerminalSeconds : kLogSeconds);
-  if (due || step == 1 || step == steps_) show(step, report);
+  if (due || step == first_ + 1 || step == steps_) show(step, report);
 }
 
 void TrainingProgress::writeJson(int64_t step, const StepReport& report, double learningRate,
@@ -235,12 +252,13 @@ void TrainingProgress::writeJson(int64_t step, const StepReport& report, double 
 
 void TrainingProgress::show(int64_t step, const StepReport& report) {
   lastShown_ = Clock::now();
-  const double rate = static_cast<double>(step) / seconds(start_);
-  const auto left = static_cast<long long>(static_cast<double>(steps_ - step) / rate);
+  const Pace pace = paceOf(first_, step, steps_, seconds(start_));
+  const auto left = static_cast<long long>(pace.secondsLeft);
   std::printf("%sstep %lld/%lld  loss %.4f  gradient norm %.3f  %.0f tokens/s  %lld:%02lld left%s",
               terminal_ ? "\r" : "", static_cast<long long>(step), static_cast<long long>(steps_),
-              report.loss, report.gradientNorm, rate * static_cast<double>(tokensPerStep_),
-              left / 60, left % 60, terminal_ ? (step == steps_ ? "\n" : "   ") : "\n");
+              report.loss, report.gradientNorm,
+              pace.stepsPerSecond * static_cast<double>(tokensPerStep_), left / 60, left % 60,
+              terminal_ ? (step == steps_ ? "\n" : "   ") : "\n");
   flushOutput();
 }
 

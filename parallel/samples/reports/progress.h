@@ -14,6 +14,15 @@
 
 namespace tutti::parallel {
 
+/// How fast a training goes.
+struct Pace {
+  double stepsPerSecond;
+  double secondsLeft;
+};
+/// Of a training of `steps`, of which those behind `first` up to `step` took so many seconds: those
+/// up to `first` were another run's.
+Pace paceOf(int64_t first, int64_t step, int64_t steps, double seconds);
+
 class TrainingProgress {
  public:
   /// Throws System naming the JSON file when it cannot be written, and InvalidArgument when
@@ -22,8 +31,9 @@ class TrainingProgress {
   TrainingProgress(const TrainOptions& options, bool enabled);
 
   void begin(int64_t parameters, int64_t tokens, int ranks);
-  /// The training goes on behind `step`: lines of later ones, which an attempt before this one has
-  /// written, go from the JSON file, and the last if it is not whole.
+  /// The training goes on behind `step`, and says so where there is one: lines of later ones, which
+  /// an attempt before this one has written, go from the JSON file, and the last if it is not
+  /// whole. Time counts from here.
   void resumed(int64_t step);
   /// Says so when a step takes some of the text's `windows` more than once.
   void shortText(int64_t windows);
@@ -46,13 +56,16 @@ class TrainingProgress {
   /// The first line of a run takes the place of the file that is there.
   void appendJson(const std::string& line);
   void syncJson();
+  void cutJson(int64_t step);
   void show(int64_t step, const StepReport& report);
   double seconds(Clock::time_point since) const;
 
   bool enabled_;
   bool terminal_;
   int64_t steps_, batch_, tokensPerStep_;
-  const std::string unit_;  ///< "byte" or "token"
+  int64_t first_ = 0;              ///< behind which it goes on
+  const std::string checkpoints_;  ///< from where
+  const std::string unit_;         ///< "byte" or "token"
   std::string jsonPath_;
   const bool onHost_;
   double peakFlops_;          ///< of a rank, a second; 0 until it is measured, which a GPU's is not

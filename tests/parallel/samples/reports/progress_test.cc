@@ -86,6 +86,23 @@ TEST_F(Progress, GoesOnBehindTheStepThatIsResumed) {
   EXPECT_EQ(steps(), "1 2 3 5 ");
 }
 
+// 10 steps of this run in 5 seconds, behind 40 that another one has done.
+TEST(ProgressPace, CountsTheStepsOfThisRunAlone) {
+  const Pace pace = paceOf(40, 50, 60, 5);
+  EXPECT_DOUBLE_EQ(pace.stepsPerSecond, 2);
+  EXPECT_DOUBLE_EQ(pace.secondsLeft, 5);
+}
+
+TEST_F(Progress, SaysBehindWhichStepItGoesOn) {
+  options_.resume = true;
+  options_.steps = 60;
+  options_.checkpoints = "run";
+  const std::string shown = train(true, 41, 42);
+  EXPECT_TRUE(shown.starts_with("goes on behind step 40 of run\n")) << shown;
+  EXPECT_NE(shown.find("step 41/60"), std::string::npos) << shown;  // the first that it does
+  EXPECT_EQ(train(true, 1, 1).find("goes on"), std::string::npos);
+}
+
 TEST_F(Progress, GoesOnBehindLinesOfEarlierVersions) {
   options_.resume = true;
   tests::setContents(options_.json, "{\"step\": 1, \"loss\": 2}\n{\"step\": 3, \"loss\": 1}\n");

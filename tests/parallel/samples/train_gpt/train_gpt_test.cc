@@ -335,6 +335,16 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
   EXPECT_EQ(resumed(" --dp 2 --fsdp 2"), losses);  // the two steps that are lost came once more
   std::filesystem::remove(file("b.json"));
   EXPECT_TRUE(resumed("").empty());  // it has ended
+  for (const std::string ranks : {"1", "2"}) {
+    const std::string on = folder + " --resume --ranks " + ranks;
+    const Output ended = run(small("--generate 0 --steps 5 " + on));
+    EXPECT_EQ(ended.count("goes on behind step 8 of " + file("checkpoints") +
+                          ": nothing is left to train, with --steps 5\n"),
+              1)
+        << ended.text;
+    expectRefused(small(folder + " --steps 9 --ranks " + ranks), 1,
+                  file("checkpoints") + " has a run up to step 8 already: give --resume");
+  }
   expectRefused(small("--steps 1 --resume"), 2, "--checkpoints");
   expectRefused(small("--steps 1 --save-every 1"), 2, "--checkpoints");
   expectRefused(small("--resume --steps 9 --optimizer sgd " + folder), 1, "nobody expects");

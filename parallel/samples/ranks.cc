@@ -9,11 +9,15 @@
 
 namespace tutti::parallel {
 
-RankPlan planRanks(int asked) {
+RankPlan planRanks(int asked, const std::string& flags) {
   const auto given = launchedRank();
   if (!given || given->size == 1) return {.ranks = std::max(1, asked), .launch = asked > 1};
-  require(asked == 0 || asked == given->size, "--ranks ", asked, ", but ", given->launcher,
-          " has started this as one of ", given->size, " ranks");
+  require(asked == 0 || asked == given->size,
+          flags.empty()
+              ? message("--ranks ", asked)
+              : message(flags, flags.find(" and ") == std::string::npos ? " makes " : " make ",
+                        asked, " ranks"),
+          ", and the launcher (", given->launcher, ") started ", given->size);
   return {.ranks = given->size};
 }
 

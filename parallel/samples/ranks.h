@@ -3,6 +3,8 @@
 // How a sample becomes several ranks: under a launcher it is one of them already; otherwise
 // `--ranks n` makes it run itself n times before anything else is initialized.
 
+#include <string>
+
 namespace tutti::parallel {
 
 struct RankPlan {
@@ -10,10 +12,10 @@ struct RankPlan {
   bool launch = false;  ///< this process starts them and is none of them
 };
 
-/// From `--ranks` (0: not given) and what a launcher's variables say. A launcher's job of one rank
-/// may still start more. Throws InvalidArgument when the two disagree, or when the launcher's
-/// variables are malformed.
-RankPlan planRanks(int asked);
+/// From how many ranks the flags ask for (0: they do not say) and what a launcher's variables say.
+/// A launcher's job of one rank may still start more. `flags` are those that ask; none: `--ranks`.
+/// Throws InvalidArgument when flags and variables disagree, or when the variables are malformed.
+RankPlan planRanks(int asked, const std::string& flags = "");
 
 /// Runs this program `ranks` times with the same arguments; returns the job's exit code.
 int launchRanks(int argc, char** argv, int ranks);

@@ -207,7 +207,7 @@ int main(int argc, char** argv) {
     TrainOptions options;
     if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
     fillModel(options);
-    const RankPlan plan = planRanks(askedRanks(options));
+    const RankPlan plan = planRanks(askedRanks(options), askingFlags(options));
     checkLayout(options, plan.ranks);
     checkSplit(options, plan.ranks);
     checkMemory(options, {.ranks = plan.ranks,

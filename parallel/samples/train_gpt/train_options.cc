@@ -71,12 +71,24 @@ int modelRanks(const TrainOptions& o) {
   return product;
 }
 
-int askedRanks(const TrainOptions& o) {
+namespace {
+
+/// Those along an axis that are given.
+std::vector<std::string> axisFlags(const TrainOptions& o) {
   std::vector<std::string> flags;
   if (o.dp > 0) flags.push_back(flagText({Axis::Data, o.dp}));
   if (o.fsdp > 0) flags.push_back(flagText({Axis::Fsdp, o.fsdp}));
   for (const AxisFlag& flag : modelAxes(o))
     if (flag.ranks > 1) flags.push_back(flagText(flag));
+  return flags;
+}
+
+}  // namespace
+
+std::string askingFlags(const TrainOptions& o) { return o.ranks > 0 ? "" : listed(axisFlags(o)); }
+
+int askedRanks(const TrainOptions& o) {
+  const std::vector<std::string> flags = axisFlags(o);
   const int product = std::max(o.dp, 1) * std::max(o.fsdp, 1) * modelRanks(o);
   const bool whole = o.dp > 0 && o.fsdp > 0;
   require(!whole || o.ranks == 0 || o.ranks == product, "--ranks ", o.ranks, ", but ",

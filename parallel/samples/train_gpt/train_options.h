@@ -83,6 +83,8 @@ void takeSizes(TrainOptions& options, const std::string& flag, const ModelOption
 /// How many ranks the flags ask for; 0: they do not say. Throws InvalidArgument when they
 /// contradict each other.
 int askedRanks(const TrainOptions& options);
+/// Those flags, if --ranks is not one of them: "--dp 2 and --tp 2"; else nothing.
+std::string askingFlags(const TrainOptions& options);
 /// The product of those that compute with the same sequences, or the same experts, together.
 int modelRanks(const TrainOptions& options);
 /// Of so many ranks those that see other parts of the batch.

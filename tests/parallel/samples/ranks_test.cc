@@ -43,10 +43,11 @@ void expectPlan(const Variables& variables, int asked, int ranks, bool launch) {
   EXPECT_EQ(plan.launch, launch);
 }
 
-void expectRefused(const Variables& variables, int asked, const std::string& named) {
+void expectRefused(const Variables& variables, int asked, const std::string& named,
+                   const std::string& flags = "") {
   const Environment environment(variables);
   try {
-    const RankPlan plan = planRanks(asked);
+    const RankPlan plan = planRanks(asked, flags);
     ADD_FAILURE() << plan.ranks << " ranks, not: " << named;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
@@ -94,6 +95,8 @@ TEST(PlanRanks, UnderALauncherThisIsOneOfItsRanks) {
   expectPlan({{"RANK", "3"}, {"WORLD_SIZE", "4"}}, 4, 4, false);
   expectRefused({{"RANK", "3"}, {"WORLD_SIZE", "4"}}, 2, "torchrun");
   expectRefused({{"RANK", "3"}, {"WORLD_SIZE", "4"}}, 1, "--ranks 1");
+  expectRefused({{"RANK", "3"}, {"WORLD_SIZE", "4"}}, 2,
+                "--fsdp 2 makes 2 ranks, and the launcher (torchrun) started 4", "--fsdp 2");
   expectRefused({{"RANK", "0"}, {"WORLD_SIZE", "junk"}}, 4, "WORLD_SIZE=junk");
   expectRefused({{"RANK", "0"}}, 4, "WORLD_SIZE");
   // Its own launcher's variables come first, as for Communicator::create().

@@ -47,6 +47,13 @@ int runExplainRank(const ExplainOptions& o) {
   return 0;
 }
 
+/// That a launcher has started as many ranks as -n says, where it is given.
+void requireLaunched(const ExplainOptions& o, int started) {
+  if (o.ranksGiven && o.job.ranks != started)
+    base::fail(ErrorCode::InvalidUsage, "-n ", o.job.ranks, ": --measure measures the ", started,
+               " ranks that the launcher started: leave -n out");
+}
+
 /// -n is the launcher's when ranks are started.
 int runExplain(const ExplainOptions& o, int argc, char** argv) {
   if (!o.measure) {
@@ -54,7 +61,10 @@ int runExplain(const ExplainOptions& o, int argc, char** argv) {
     tellExplanation(o, explain({o.request, o.job.topology(), o.job.tuning(), file.get()}));
     return 0;
   }
-  if (launchedRank()) return runExplainRank(o);
+  if (const auto launched = launchedRank()) {
+    requireLaunched(o, launched->size);
+    return runExplainRank(o);
+  }
   if (!o.jsonFile.empty()) requireWritable("--json", o.jsonFile);
   if (!o.job.tuningFile.empty()) ::setenv("TUTTI_TUNING", o.job.tuningFile.c_str(), 1);
   std::vector<std::string> words{"/proc/self/exe", "explain"};
@@ -79,6 +89,7 @@ std::variant<ExplainOptions, int> parseExplain(int argc, const char* const* argv
                "start the ranks here, and measure every algorithm; under a launcher in its job");
   app.addOutput("--json", o.jsonFile, "also write what is said to this file, as JSON in one line");
   if (const auto code = app.read(argc, argv)) return *code;
+  o.ranksGiven = app.count("--ranks") > 0;
   o.request.collective = collectiveNamed(collective);
   o.request.count = parseBytes("--count", count);
   o.request.type = typeNamed("--type", type);

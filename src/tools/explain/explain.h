@@ -14,8 +14,9 @@ namespace tutti::tools {
 struct ExplainOptions {
   plan::CollectiveRequest request;
   PlannedJob job;
-  bool measure = false;  ///< start the ranks here, and measure too
-  std::string jsonFile;  ///< empty: none
+  bool ranksGiven = false;  ///< -n was
+  bool measure = false;     ///< start the ranks here, and measure too
+  std::string jsonFile;     ///< empty: none
 };
 
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where

@@ -138,6 +138,34 @@ TEST(PerfCommand, RefusesWithExitCodeTwoAndTheReason) {
   EXPECT_EQ(runTutti({"perf", "--help"}).exitCode, 0);
 }
 
+// Each of a launcher's ranks would start a job of its own.
+TEST(PerfCommand, StartsNoRanksInALaunchersRank) {
+  const std::vector<std::string> ofTwo{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"};
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"perf", "all_reduce", "-n", "2", "-e", "8"},
+        {"tune", "-n", "2"}}) {
+    std::vector<std::string> command{launcher::tuttiPath};
+    command.insert(command.end(), words.begin(), words.end());
+    const Result run = Command(command, "", ofTwo).wait();
+    EXPECT_EQ(run.exitCode, 1) << run.err;
+    EXPECT_EQ(run.err, "tutti " + words[0] +
+                           ": -n 2 would start 2 ranks in each of the 2 ranks that the launcher "
+                           "(Open MPI) started: leave -n out, and these are the ranks\n");
+  }
+  const Result explained =
+      Command({launcher::tuttiPath, "explain", "all_reduce", "--measure", "-n", "3"}, "", ofTwo)
+          .wait();
+  EXPECT_EQ(explained.exitCode, 1);
+  EXPECT_NE(explained.err.find("-n 3: --measure measures the 2 ranks"), std::string::npos)
+      << explained.err;
+  // Of a job of one rank it may start more.
+  EXPECT_EQ(Command({launcher::tuttiPath, "perf", "all_reduce", "-n", "2", "-e", "8", "-w", "1"},
+                    "", {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"})
+                .wait()
+                .exitCode,
+            0);
+}
+
 TEST(PerfCommand, DrawsItsTable) {
   if (Command({"sh", "-c", "command -v gnuplot"}).wait().exitCode != 0)
     GTEST_SKIP() << "gnuplot is not installed (Debian's package gnuplot-nox)";

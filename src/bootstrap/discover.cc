@@ -84,6 +84,12 @@ Rendezvous onThisHost(const LaunchFacts& facts, const std::optional<std::string>
           .openedByRankZero = true};
 }
 
+/// Who says which rank this is. `tutti run` gives an id, too: without one its variables are set by
+/// hand.
+std::string sayer(const LaunchFacts& facts) {
+  return facts.launcher == "tutti run" ? "TUTTI_RANK" : facts.launcher;
+}
+
 Rendezvous withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
   if (value(lookup, "TUTTI_ALLOW_UNAUTHENTICATED") == "1") {
     base::log(LogLevel::Warning, "TUTTI_ALLOW_UNAUTHENTICATED=1: anybody who reaches ",
@@ -95,10 +101,18 @@ Rendezvous withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
             .openedByRankZero = true};
   }
   if (!facts.oneHost)
-    base::fail(ErrorCode::Refused, facts.launcher, " started ", facts.size,
-               " ranks that may be on several hosts, and nothing says who may join: set "
+    base::fail(ErrorCode::Refused, sayer(facts), " says rank ", facts.rank, " of ", facts.size,
+               ", which may be on several hosts, and nothing says who may join: set "
                "TUTTI_JOB_KEY to one secret on all ranks (or TUTTI_ALLOW_UNAUTHENTICATED=1)");
   return onThisHost(facts, {});
+}
+
+/// Of ranks without an address. Those of several hosts need a key, too.
+std::string whatIsMissing(const LaunchFacts& facts, bool hasKey) {
+  if (facts.oneHost || hasKey)
+    return "nothing says where they meet: set TUTTI_UNIQUE_ID or " + facts.addressVariables;
+  return "nothing says where they meet and who may join: set " + facts.addressVariables +
+         ", and TUTTI_JOB_KEY to one secret on all ranks (or TUTTI_UNIQUE_ID alone)";
 }
 
 /// Two jobs of one address, key and name may mix, where both start at the same time. torchrun's own
@@ -126,9 +140,8 @@ Identity identify(const LaunchFacts& facts, const Lookup& lookup) {
   } else if (facts.size != 1) {
     const auto key = jobKey(lookup, facts.rank);
     const bool known = facts.oneHost && !facts.run.empty();
-    TUTTI_REQUIRE(facts.host || known, facts.launcher, " says rank ", facts.rank, " of ",
-                  facts.size, ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
-                  facts.addressVariables);
+    TUTTI_REQUIRE(facts.host || known, sayer(facts), " says rank ", facts.rank, " of ", facts.size,
+                  ", and ", whatIsMissing(facts, key.has_value()));
     Rendezvous point = !facts.host ? onThisHost(facts, key)
                        : key       ? withKey(facts, rendezvousPort(facts, lookup), *key)
                                    : withoutKey(facts, lookup);

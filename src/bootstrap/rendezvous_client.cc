@@ -76,11 +76,13 @@ bool RendezvousClient::tryConnect() {
                         .job = point_.credentials.job,
                         .rank = rank_,
                         .size = size_};
-  connection_.emplace(wire::HandshakeConnection(
-                          std::move(made.socket),
-                          wire::Handshake::connecting(point_.credentials,
-                                                      wire::HandshakePurpose::Rendezvous, own, -1)),
-                      SetupConnection::Side::Connecting);
+  wire::Credentials credentials = point_.credentials;
+  credentials.ofKey = point_.openedByRankZero;
+  connection_.emplace(
+      wire::HandshakeConnection(
+          std::move(made.socket),
+          wire::Handshake::connecting(credentials, wire::HandshakePurpose::Rendezvous, own, -1)),
+      SetupConnection::Side::Connecting);
   heardAt_ = std::chrono::steady_clock::now();
   wire::PollSet set;
   while (!connection_->authenticated() && !connection_->ended()) {

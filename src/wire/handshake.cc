@@ -126,7 +126,9 @@ base::Bytes Handshake::onChallenge(std::span<const std::byte> message) {
   if (!equal(challenge.mac, prove("accepting")))
     base::fail(ErrorCode::Refused, "what listens there does not know the secret of job ",
                brief(claim_.job),
-               ": the unique id is wrong, has expired or was used, or it is another job's");
+               credentials_.ofKey
+                   ? ": TUTTI_JOB_KEY differs from rank 0's, or another job listens there"
+                   : ": the unique id is wrong, has expired or was used, or it is another job's");
   finish(acceptingNonce_);
   return base::bytesOf(prove("connecting"));
 }

@@ -76,6 +76,7 @@ struct Credentials {
   Key secret{};
   JobId job{};
   bool sameUser = false;  ///< there is no secret: the other end must be a process of this user
+  bool ofKey = false;     ///< the secret is made of TUTTI_JOB_KEY, and is no unique id's
 };
 
 }  // namespace tutti::wire

@@ -256,10 +256,22 @@ TEST(Discover, ALaunchersJobOnOneHostNeedsNoAddress) {
     const Identity keyed = find(with(job, {{"TUTTI_JOB_KEY", kKey}}));
     EXPECT_EQ(decode(keyed.id).address, point.address);
     EXPECT_NE(decode(keyed.id).credentials.secret, point.credentials.secret);
-    expectInvalid(with(job, hosts), "nothing says where they meet");
+    expectInvalid(with(job, hosts),
+                  "nothing says where they meet and who may join: set TUTTI_ADDRESS or MASTER_ADDR "
+                  "and MASTER_PORT, and TUTTI_JOB_KEY");
+    expectInvalid(with(job, with(hosts, {{"TUTTI_JOB_KEY", kKey}})),
+                  "nothing says where they meet: set");
     expectError(with(job, with(hosts, {{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}})),
                 ErrorCode::Refused, "TUTTI_JOB_KEY");
   }
+}
+
+// `tutti run` gives an id, too.
+TEST(Discover, VariablesSetByHandAreNotTuttiRuns) {
+  const Variables job{{"TUTTI_RANK", "1"}, {"TUTTI_WORLD_SIZE", "2"}};
+  expectInvalid(job, "TUTTI_RANK says rank 1 of 2, and nothing says where they meet");
+  expectError(with(job, {{"TUTTI_ADDRESS", "h:1"}}), ErrorCode::Refused,
+              "TUTTI_RANK says rank 1 of 2, which may be on several hosts");
 }
 
 // MPICH names no job; the process that started the ranks is at the other end of their PMI socket.

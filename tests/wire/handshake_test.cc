@@ -70,6 +70,17 @@ TEST_F(HandshakeTest, IsRefusedWithoutTheSecret) {
       << said;
 }
 
+TEST_F(HandshakeTest, NamesTheKeyThatTheSecretIsMadeOf) {
+  Credentials wrong = credentials_;
+  wrong.secret[31] ^= std::byte{1};
+  wrong.ofKey = true;
+  Handshake client = connecting(0, wrong);
+  Handshake server = Handshake::accepting(credentials_, kMesh, 0);
+  const std::string said = run(client, server);
+  EXPECT_NE(said.find(": TUTTI_JOB_KEY differs from rank 0's"), std::string::npos) << said;
+  EXPECT_EQ(said.find("unique id"), std::string::npos) << said;
+}
+
 TEST_F(HandshakeTest, OfAClientWithoutTheSecretIsRefusedByTheServer) {
   Handshake client = connecting(0, credentials_);
   Handshake server = Handshake::accepting(credentials_, kMesh, 0);

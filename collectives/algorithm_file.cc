@@ -157,6 +157,26 @@ Program build(const PlanSpec& spec, int rank, const AlgorithmFile* file) {
   return file && spec == file->spec() ? file->info().build(spec, rank) : build(spec, rank);
 }
 
+namespace {
+
+/// "direct, ring, mapped": what a call may name.
+std::string existing(const plan::CollectiveRequest& request, const topology::Topology& topology) {
+  std::vector<std::string> names;
+  for (const AlgorithmInfo& info : registry().algorithms()) {
+    const std::string name(plan::toString(info.algorithm));
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  names.emplace_back("mapped");
+  std::string list;
+  for (const std::string& name : names)
+    if (exists(name, request.collective, topology.ranks, plan::hostsInOrder(topology.hostOf),
+               request.uneven))
+      list += (list.empty() ? "" : ", ") + name;
+  return list.empty() ? "none" : list;
+}
+
+}  // namespace
+
 std::string whyNot(const std::string& name, const plan::CollectiveRequest& request,
                    const topology::Topology& topology, const AlgorithmFile* file) {
   if (name == kByFile) {
@@ -173,7 +193,8 @@ std::string whyNot(const std::string& name, const plan::CollectiveRequest& reque
              request.uneven))
     return {};
   return base::message("the algorithm ", base::printable(name), " does not exist for ",
-                       plan::toString(request.collective), " on ", topology.ranks, " ranks");
+                       plan::toString(request.collective), " on ", topology.ranks,
+                       " ranks; there are ", existing(request, topology));
 }
 
 }  // namespace tutti::collectives

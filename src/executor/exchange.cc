@@ -40,7 +40,7 @@ void requireSelfMatches(const Exchange& exchange, int rank) {
   if (sends.size() != receives.size())
     base::fail(ErrorCode::InvalidUsage, "rank ", rank, " has ", sends.size(),
                " sends to itself and ", receives.size(),
-               " receives from itself in one group; they match in order");
+               " receives from itself, which match in order: put both into one tutti::Group");
   for (size_t i = 0; i < sends.size(); ++i)
     if (sends[i].key() != receives[i].key())
       base::fail(ErrorCode::InvalidUsage, "rank ", rank, " sends ",

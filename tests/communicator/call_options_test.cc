@@ -94,6 +94,8 @@ TEST(CallOptions, ThatCannotBeAreRefused) {
                 words);
   };
   refused({.algorithm = "pairwise"}, "the algorithm pairwise does not exist for all_reduce on 2");
+  refused({.algorithm = "rng"}, "all_reduce on 2 ranks; there are ");
+  refused({.algorithm = "rng"}, "ring");
   refused({.algorithm = "nonsense\n"}, "the algorithm nonsense? does not exist");
   refused({.gpuBlocks = -1}, "gpuBlocks is -1");
   refused({.gpuBlocks = 1025}, "gpuBlocks is 1025");

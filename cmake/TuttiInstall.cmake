@@ -195,18 +195,20 @@ function(tutti_install)
   tutti_install_headers()
   tutti_install_docs()
 
+  # In a folder where find_package() does not look: the build tree is no package.
+  set(files ${PROJECT_BINARY_DIR}/installed-files)
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
   install(EXPORT tutti NAMESPACE tutti:: DESTINATION ${package} FILE tuttiTargets.cmake COMPONENT development)
   configure_package_config_file(
-    ${PROJECT_SOURCE_DIR}/cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/tuttiConfig.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/tuttiConfig.cmake.in ${files}/tuttiConfig.cmake
     INSTALL_DESTINATION ${package} NO_SET_AND_CHECK_MACRO)
-  write_basic_package_version_file(${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
+  write_basic_package_version_file(${files}/tuttiConfigVersion.cmake
                                    COMPATIBILITY SameMinorVersion)
-  install(FILES ${PROJECT_BINARY_DIR}/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
+  install(FILES ${files}/tuttiConfig.cmake ${files}/tuttiConfigVersion.cmake
           DESTINATION ${package} COMPONENT development)
   foreach(file tutti tutti-parallel tutti-nccl)
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.pc.in ${PROJECT_BINARY_DIR}/${file}.pc @ONLY)
-    install(FILES ${PROJECT_BINARY_DIR}/${file}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.pc.in ${files}/${file}.pc @ONLY)
+    install(FILES ${files}/${file}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
             COMPONENT development)
   endforeach()
   tutti_require_built()

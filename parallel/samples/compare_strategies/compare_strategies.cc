@@ -196,11 +196,13 @@ class StrategyReport {
         std::visit([](const auto& model) { return parameterCount(model); }, job.model);
     char millions[32];
     std::snprintf(millions, sizeof(millions), "%.2f", parameters / 1e6);
+    const std::string leftOut = strategiesOf(job, rank.mesh.ranks()).describeLeftOut();
     rank.say(message("What rank 0 of ", rank.mesh.ranks(), " holds of ", millions,
                      " million parameters, in float32 with AdamW\n\n",
                      memoryTable(uses_, options.markdown), "\nA step of ", job.batch,
                      " sequences of ", job.context, " tokens\n\n",
-                     stepTable(uses_, options.markdown)));
+                     stepTable(uses_, options.markdown), leftOut.empty() ? "" : "\n", leftOut,
+                     leftOut.empty() ? "" : "\n"));
   }
 
  private:
@@ -221,7 +223,7 @@ void requirePlanned(const ComparedStrategy& c, const ExpertOptions& experts) {
 std::list<ComparedStrategy> trained(SampleRank& rank, Arrangements& ranks, const TrainingJob& job) {
   const std::vector<uint8_t> tokens = sampleText();
   std::list<ComparedStrategy> all;
-  for (Strategy& strategy : strategiesOf(job, rank.mesh.ranks()))
+  for (Strategy& strategy : strategiesOf(job, rank.mesh.ranks()).possible)
     all.emplace_back(rank, ranks, job, std::move(strategy), tokens);
   for (int64_t step = 0; step < rank.options.steps; ++step)
     for (ComparedStrategy& compared : all) compared.step(step);

@@ -11,13 +11,16 @@ namespace {
 constexpr int kTurns = 15;
 constexpr size_t kFewBytes = size_t{4} << 10, kManyBytes = size_t{1} << 20;
 
-bool isPossible(const TrainingJob& job, const TrainingLayout& layout) {
+/// Why the ranks cannot train so; nothing where they can.
+std::string whyImpossible(const TrainingJob& job, const TrainingLayout& layout, int ranks) {
+  if (layout.mesh.ranks() != ranks)
+    return message(ranks, ranks == 1 ? " rank has" : " ranks have", " no halves");
   try {
     dryRunUnder(job, layout, 0);
-    return true;
+    return {};
   } catch (const Error& error) {
     if (error.code() != ErrorCode::InvalidArgument) throw;
-    return false;
+    return error.what();
   }
 }
 
@@ -56,15 +59,28 @@ void exchange(DeviceMesh& mesh, Kernels& kernels, CollectiveKind kind, int64_t c
 
 }  // namespace
 
-std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
-  std::vector<Strategy> all;
+std::string Strategies::describeLeftOut() const {
+  std::string text;
+  for (const auto& [why, names] : leftOut) {
+    text += text.empty() ? "left out: " : "; ";
+    for (const std::string& name : names) text += (&name == &names.front() ? "" : ", ") + name;
+    text += " (" + why + ")";
+  }
+  return text;
+}
+
+Strategies strategiesOf(const TrainingJob& job, int ranks) {
+  Strategies all;
   const auto add = [&](const std::string& name, const std::string& mesh, TrainingLayout layout) {
     layout.mesh = MeshShape::parse(mesh);
     const int64_t sequences = job.batch / layout.mesh.ranks({Axis::Data, Axis::Fsdp, Axis::Expert});
     const bool stages = layout.mesh[Axis::Pipeline] > 1;
     const int64_t each = stages ? 1 : std::max<int64_t>(1, job.batch / ranks);
     layout.microBatches = static_cast<int>(std::max<int64_t>(1, sequences / each));
-    if (layout.mesh.ranks() == ranks && isPossible(job, layout)) all.push_back({name, layout});
+    if (const std::string why = whyImpossible(job, layout, ranks); !why.empty())
+      all.leftOut[why].push_back(name);
+    else
+      all.possible.push_back({name, layout});
   };
   const auto along = [&](const char* axis) { return message(axis, "=", ranks); };
   const auto beside = [&](const char* two, const char* axis) {

@@ -16,10 +16,17 @@ struct Strategy {
   std::string name;  ///< "FSDP"
   TrainingLayout layout;
 };
+struct Strategies {
+  std::vector<Strategy> possible;
+  /// Names of the others, by why they are.
+  std::map<std::string, std::vector<std::string>> leftOut;
+  /// "left out: TP, TP with SP (why); PP x DP (why)"; nothing where none is.
+  std::string describeLeftOut() const;
+};
 /// Those that so many ranks, batch and model allow, of experts only where the model has some. A
 /// micro-batch has as many sequences under all of them, those of a data-parallel rank; in a
 /// pipeline it has one.
-std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks);
+Strategies strategiesOf(const TrainingJob& job, int ranks);
 
 /// What exchanges took here: a constant and a rate for each kind and number of ranks.
 class MeasuredNetwork final : public NetworkModel {

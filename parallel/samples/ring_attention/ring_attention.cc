@@ -46,8 +46,10 @@ void addFlags(CLI::App& app, RingOptions& options) {
 }
 
 void check(const AttentionLayer& o, int ranks) {
-  require(o.length % (2 * ranks) == 0, "--length ", o.length, " is no multiple of twice ", ranks,
-          ranks == 1 ? " rank" : " ranks");
+  const int64_t pieces = int64_t{2} * ranks;
+  require(o.length % pieces == 0, "--length ", o.length, " is no multiple of twice ", ranks,
+          ranks == 1 ? " rank" : " ranks", ": the next is --length ",
+          (o.length / pieces + 1) * pieces);
   require(o.width % o.heads == 0, "--width ", o.width, " does not split into ", o.heads, " heads");
   require(o.heads % o.kvHeads == 0, "--heads ", o.heads, " do not share --kv-heads ", o.kvHeads,
           " evenly");

@@ -188,6 +188,17 @@ TEST(CompareStrategies, MakesTablesWithoutData) {
       << markdown.text;
 }
 
+TEST(CompareStrategies, SaysWhatIsLeftOutAndWhy) {
+  const Output three = compare("--ranks 3 --device dry");
+  EXPECT_EQ(three.exitCode, 0) << three.text;
+  EXPECT_EQ(three.count("left out: "), 1) << three.text;
+  EXPECT_EQ(three.count("hybrid FSDP, "), 1) << three.text;
+  EXPECT_EQ(three.count("(3 ranks have no halves)"), 1) << three.text;
+  for (const char* name : {"TP, ", "TP with SP", "CP heads"})
+    EXPECT_GE(three.count(name), 1) << name << "\n" << three.text;
+  EXPECT_EQ(compare("--ranks 4 --device dry").count("no halves"), 0);
+}
+
 double stateOf(const Json& row) {
   double sum = 0;
   for (const auto& [part, bytes] : row["state"].items()) sum += bytes.get<double>();

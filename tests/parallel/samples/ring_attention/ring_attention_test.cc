@@ -93,7 +93,8 @@ TEST(RingAttention, DrawsThePictureOfThePage) {
 }
 
 TEST(RingAttention, RefusesWhatItCannotShareOut) {
-  expectRefused("--ranks 3 --length 100", 1, "--length 100 is no multiple of twice 3 ranks");
+  expectRefused("--ranks 3 --length 100", 1,
+                "--length 100 is no multiple of twice 3 ranks: the next is --length 102");
   expectRefused("--ranks 3 --length 66", 1, "cannot be exchanged among 3 ranks");
   EXPECT_EQ(run("--ranks 3 --length 66 --attention ring").exitCode, 0);
   expectRefused("--width 65 --length 64", 1, "--width 65");

@@ -22,6 +22,10 @@ void Task::finish(std::exception_ptr error) {
     then.swap(then_);
   }
   changed_.notify_all();
+  tell(std::move(then));
+}
+
+void Task::tell(std::vector<std::function<void()>> then) {
   for (const auto& each : then) each();
 }
 
@@ -52,6 +56,11 @@ std::exception_ptr QueuedJob::run() {
   return nullptr;
 }
 
+void QueuedJob::refuse(std::exception_ptr error) {
+  body_ = nullptr;
+  finish(std::move(error));
+}
+
 void JobQueue::push(std::shared_ptr<QueuedJob> job) {
   {
     Lock lock(mutex_);
@@ -62,7 +71,7 @@ void JobQueue::push(std::shared_ptr<QueuedJob> job) {
     }
   }
   if (job)
-    return job->finish(
+    return job->refuse(
         std::make_exception_ptr(std::runtime_error("the process group was shut down")));
   wake_.notify_one();
 }
@@ -78,7 +87,10 @@ void JobQueue::runOrPush(const std::shared_ptr<QueuedJob>& job) {
 
 void JobQueue::help(const QueuedJob& job) {
   Lock lock(mutex_);
-  while (!job.isDone() && !running_ && !jobs_.empty()) runFirst(lock);
+  const auto isQueued = [&] {
+    return std::ranges::any_of(jobs_, [&](const auto& each) { return each.get() == &job; });
+  };
+  while (!running_ && isQueued()) runFirst(lock);
 }
 
 void JobQueue::runFirst(Lock& lock) {
@@ -138,6 +150,8 @@ void JobQueue::close() {
     else
       thread.join();
   }
+  Lock lock(mutex_);
+  wake_.wait(lock, [&] { return !running_; });
 }
 
 }  // namespace tutti_torch

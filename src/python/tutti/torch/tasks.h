@@ -32,7 +32,7 @@ class Task {
   std::exception_ptr error() const;
   /// Its second and later calls have no effect.
   void finish(std::exception_ptr error = nullptr);
-  /// Calls `then` when it has ended, on the thread that ends it; at once if it has.
+  /// Calls `then` when it has ended, as tell() does; at once if it has.
   void whenDone(std::function<void()> then);
   /// Calls `land` before anybody hears of a good end.
   void beforeEnd(std::function<void()> land) { land_ = std::move(land); }
@@ -41,6 +41,10 @@ class Task {
 
   Clock::time_point deadline() const { return deadline_; }
   milliseconds timeout() const { return timeout_; }
+
+ protected:
+  /// Calls what whenDone() got. Called by the thread that ends the task.
+  virtual void tell(std::vector<std::function<void()>> then);
 
  private:
   const Clock::time_point deadline_;
@@ -60,6 +64,8 @@ class QueuedJob final : public Task {
       : Task(timeout), body_(std::move(body)) {}
   /// Without the end, for which the queue cares.
   std::exception_ptr run();
+  /// Ends it unrun, and lets go of what its body holds.
+  void refuse(std::exception_ptr error);
 
  private:
   std::function<void()> body_;
@@ -73,8 +79,10 @@ class JobQueue : public std::enable_shared_from_this<JobQueue> {
   /// Runs it here if nothing else is queued or runs; otherwise as push().
   void runOrPush(const std::shared_ptr<QueuedJob>& job);
   /// Called by who waits for `job`: runs what is queued here, up to it, unless another thread does.
+  /// It runs nothing behind `job`, which another thread may have to await first.
   void help(const QueuedJob& job);
-  /// Runs what is queued, and ends the thread. Jobs that are pushed later end with an error.
+  /// Runs what is queued, and ends the threads. No job runs when it returns, on any thread, and
+  /// jobs that are pushed later end with an error. Called once, and not by a job's body.
   void close();
 
  private:

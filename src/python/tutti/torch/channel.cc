@@ -16,10 +16,10 @@ void Channel::use(Use use) {
 }
 
 void Channel::openNow(std::stop_token stop) {
-  std::optional<tutti::Communicator> opened;
+  std::unique_ptr<tutti::Communicator> opened;
   std::exception_ptr failure;
   try {
-    opened = open_(std::move(stop));
+    opened = std::make_unique<tutti::Communicator>(open_(std::move(stop)));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -27,7 +27,7 @@ void Channel::openNow(std::stop_token stop) {
   if (failure_) return;
   failure_ = failure;
   communicator_ = std::move(opened);
-  if (communicator_) stream_.emplace();
+  if (communicator_) stream_ = std::make_unique<tutti::Stream>();
   serve(lock);
 }
 
@@ -38,13 +38,14 @@ void Channel::serve(std::unique_lock<std::mutex>& lock) {
   while (!waiting_.empty()) {
     const auto uses = std::exchange(waiting_, {});
     const auto failure = failure_;
-    tutti::Communicator* const communicator = failure || !communicator_ ? nullptr : &*communicator_;
+    tutti::Communicator* const communicator = failure ? nullptr : communicator_.get();
     const tutti::StreamRef stream = communicator ? tutti::StreamRef(*stream_) : tutti::StreamRef();
     lock.unlock();
     for (const auto& each : uses) each(communicator, stream, failure);
     lock.lock();
   }
   serving_ = false;
+  served_.notify_all();
 }
 
 void Channel::behind(tutti::Communicator& communicator,
@@ -66,24 +67,32 @@ void Channel::abort() {
 }
 
 void Channel::close(Clock::time_point until) {
-  opener_.request_stop();
-  if (opener_.joinable()) opener_.join();
+  std::jthread opener;
+  std::unique_ptr<tutti::Communicator> communicator;
+  std::unique_ptr<tutti::Stream> stream;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (!failure_)
       failure_ = std::make_exception_ptr(
           tutti::Error(tutti::ErrorCode::Aborted, "the process group was shut down"));
+    opener = std::exchange(opener_, {});
+    serve(lock);
+    served_.wait(lock, [&] { return !serving_; });
+    communicator = std::move(communicator_);
+    stream = std::move(stream_);
   }
-  if (!communicator_) return;
+  opener.request_stop();
+  if (opener.joinable()) opener.join();
+  if (!communicator) return;
   Task drained(milliseconds(0));
-  stream_->enqueue([&] { drained.finish(); });
-  if (!drained.waitUntil(until)) communicator_->abort();
+  stream->enqueue([&] { drained.finish(); });
+  if (!drained.waitUntil(until)) communicator->abort();
   try {
-    stream_->synchronize();
+    stream->synchronize();
   } catch (const tutti::Error&) {  // its transfers have ended with it
   }
-  stream_.reset();
-  communicator_.reset();
+  stream.reset();
+  communicator.reset();
 }
 
 }  // namespace tutti_torch

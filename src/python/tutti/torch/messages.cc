@@ -49,18 +49,48 @@ void deliver(MessageTransfer& transfer, int source, const std::byte* data, size_
   transfer.finish();
 }
 
+// Both sides cut a payload alike.
+constexpr size_t kPieceBytes = size_t{16} << 20;
+
+size_t pieceAt(size_t offset, size_t bytes) { return std::min(kPieceBytes, bytes - offset); }
+
 void receiveBytes(tutti::Communicator& from, void* data, size_t bytes, tutti::StreamRef stream) {
-  from.receive({.recv = data, .count = bytes, .type = tutti::DataType::UInt8, .peer = 0}, stream);
+  auto* const to = static_cast<std::byte*>(data);
+  for (size_t at = 0; at < bytes; at += kPieceBytes)
+    from.receive(
+        {.recv = to + at, .count = pieceAt(at, bytes), .type = tutti::DataType::UInt8, .peer = 0},
+        stream);
 }
 
 void sendBytes(tutti::Communicator& to, const void* data, size_t bytes, tutti::StreamRef stream) {
-  to.send({.send = data, .count = bytes, .type = tutti::DataType::UInt8, .peer = 1}, stream);
+  const auto* const from = static_cast<const std::byte*>(data);
+  for (size_t at = 0; at < bytes; at += kPieceBytes)
+    to.send(
+        {.send = from + at, .count = pieceAt(at, bytes), .type = tutti::DataType::UInt8, .peer = 1},
+        stream);
+}
+
+std::exception_ptr shutDown() {
+  return std::make_exception_ptr(
+      tutti::Error(tutti::ErrorCode::Aborted, "the process group was shut down"));
 }
 
 }  // namespace
 
+void MessageTransfer::tell(std::vector<std::function<void()>> then) {
+  for (auto& each : then) {
+    const auto job = std::make_shared<QueuedJob>(milliseconds(0), [] {});
+    job->whenDone(std::move(each));
+    ends->push(job);
+  }
+}
+
 MessageBoard::MessageBoard(int rank, int size, Open open)
-    : rank_(rank), open_(std::move(open)), reading_(static_cast<size_t>(size)) {
+    : rank_(rank),
+      open_(std::move(open)),
+      ends_(std::make_shared<JobQueue>()),
+      reading_(static_cast<size_t>(size)),
+      lost_(static_cast<size_t>(size)) {
   for (int peer = 0; peer < size; ++peer) {
     outgoing_.push_back(std::make_shared<Channel>(
         [this, peer](std::stop_token stop) { return open_(rank_, peer, std::move(stop)); }));
@@ -72,6 +102,7 @@ MessageBoard::MessageBoard(int rank, int size, Open open)
 MessageBoard::~MessageBoard() { close(Clock::now()); }
 
 void MessageBoard::send(const std::shared_ptr<MessageTransfer>& transfer) {
+  transfer->ends = ends_;
   const int peer = transfer->peer;
   if (peer == rank_) return sendToSelf(transfer);
   const auto& channel = outgoing_[static_cast<size_t>(peer)];
@@ -84,9 +115,8 @@ void MessageBoard::send(const std::shared_ptr<MessageTransfer>& transfer) {
           std::make_shared<std::array<std::byte, Channel::kHeaderBytes>>(headerOf(*transfer));
       sendBytes(*to, header->data(), header->size(), stream);
       if (transfer->bytes > kShortBytes) sendBytes(*to, transfer->data, transfer->bytes, stream);
-      channel->behind(*to, [transfer, header](std::exception_ptr error) {
-        transfer->finish(std::move(error));
-      });
+      channel->behind(
+          *to, [transfer, header](const std::exception_ptr& error) { transfer->finish(error); });
     } catch (...) {
       transfer->finish(std::current_exception());
     }
@@ -106,6 +136,7 @@ void MessageBoard::sendToSelf(const std::shared_ptr<MessageTransfer>& transfer) 
 }
 
 void MessageBoard::receive(const std::shared_ptr<MessageTransfer>& transfer) {
+  transfer->ends = ends_;
   if (takeKept(transfer)) return;
   const int peer = transfer->peer;
   for (int source = 0; source < static_cast<int>(incoming_.size()); ++source)
@@ -116,7 +147,12 @@ void MessageBoard::receive(const std::shared_ptr<MessageTransfer>& transfer) {
 bool MessageBoard::takeKept(const std::shared_ptr<MessageTransfer>& transfer) {
   std::list<Kept> found;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (closed_) {
+      lock.unlock();
+      transfer->finish(shutDown());
+      return true;
+    }
     const auto message = std::ranges::find_if(kept_, [&](const Kept& each) {
       return each.label == transfer->label &&
              (transfer->peer == each.source || transfer->peer == MessageTransfer::kAnyRank);
@@ -160,17 +196,34 @@ void MessageBoard::read(int source) {
     reading_[at] = true;
   }
   Channel* const channel = incoming_[at].get();
-  channel->use([this, channel, source](tutti::Communicator* from, tutti::StreamRef stream,
-                                       const std::exception_ptr& failure) {
-    if (failure) return lose(source, failure);
+  readOn(
+      source, nullptr,
+      [channel](tutti::Communicator& from, tutti::StreamRef stream) {
+        receiveBytes(from, channel->header.data(), channel->header.size(), stream);
+      },
+      [this, source] { headerRead(source); });
+}
+
+/// Enqueues on that sender's channel, and calls `then` when that has ended. What fails loses the
+/// sender, and `transfer`.
+void MessageBoard::readOn(int source, const Transfer& transfer, Enqueue enqueue,
+                          std::function<void()> then) {
+  Channel* const channel = incoming_[static_cast<size_t>(source)].get();
+  channel->use([=, this](tutti::Communicator* from, tutti::StreamRef stream,
+                         const std::exception_ptr& failure) {
     try {
-      receiveBytes(*from, channel->header.data(), channel->header.size(), stream);
-      channel->behind(*from, [this, source](const std::exception_ptr& error) {
-        if (error) return lose(source, error);
-        headerRead(source);
+      if (failure) std::rethrow_exception(failure);
+      enqueue(*from, stream);
+      channel->behind(*from, [=, this](const std::exception_ptr& error) {
+        try {
+          if (error) std::rethrow_exception(error);
+          then();
+        } catch (...) {
+          lose(source, transfer, std::current_exception());
+        }
       });
     } catch (...) {
-      lose(source, std::current_exception());
+      lose(source, transfer, std::current_exception());
     }
   });
 }
@@ -178,7 +231,7 @@ void MessageBoard::read(int source) {
 void MessageBoard::headerRead(int source) {
   Channel& channel = *incoming_[static_cast<size_t>(source)];
   const Header header = readHeader(channel);
-  std::shared_ptr<MessageTransfer> transfer;
+  Transfer transfer;
   {
     std::lock_guard lock(mutex_);
     transfer = match(source, header.label);
@@ -189,38 +242,47 @@ void MessageBoard::headerRead(int source) {
       deliver(*transfer, source, data, header.bytes);
     else
       keep({source, header.label, {data, data + header.bytes}});
-    return payloadRead(source, nullptr);
+    return messageRead(source);
   }
-  // What does not fit goes aside, and the receive hears of it.
-  const auto aside = std::make_shared<Kept>(Kept{source, header.label, {}});
-  const bool fits = transfer && transfer->bytes == header.bytes;
-  if (!fits) aside->data.resize(header.bytes);
-  void* const to = fits ? transfer->data : aside->data.data();
-  channel.use([=, this, &channel, bytes = header.bytes](tutti::Communicator* from,
-                                                        tutti::StreamRef stream,
-                                                        const std::exception_ptr& failure) {
-    try {
-      if (failure) std::rethrow_exception(failure);
-      receiveBytes(*from, to, bytes, stream);
-      channel.behind(*from, [=, this](const std::exception_ptr& error) {
-        if (error) {
-          if (transfer) transfer->finish(error);
-          return lose(source, error);
-        }
-        if (transfer && !fits) transfer->finish(wrongSize(*transfer, source, bytes));
-        if (!transfer) keep(std::move(*aside));
-        payloadRead(source, fits ? transfer : nullptr);
+  if (!transfer || transfer->bytes != header.bytes)
+    return readPiece(
+        source, std::make_shared<Aside>(Aside{{source, header.label, {}}, header.bytes, transfer}));
+  readOn(
+      source, transfer,
+      [transfer](tutti::Communicator& from, tutti::StreamRef stream) {
+        receiveBytes(from, transfer->data, transfer->bytes, stream);
+      },
+      [this, source, transfer] {
+        transfer->finish();
+        messageRead(source);
       });
-    } catch (...) {
-      if (transfer) transfer->finish(std::current_exception());
-      lose(source, std::current_exception());
-    }
-  });
 }
 
-/// Of a transfer, or of none that waits.
-void MessageBoard::payloadRead(int source, const std::shared_ptr<MessageTransfer>& transfer) {
-  if (transfer) transfer->finish();
+/// The header's size is only believed as its bytes come.
+void MessageBoard::readPiece(int source, const std::shared_ptr<Aside>& aside) {
+  readOn(
+      source, aside->receive,
+      [aside](tutti::Communicator& from, tutti::StreamRef stream) {
+        auto& data = aside->message.data;
+        const size_t at = data.size(), piece = pieceAt(at, aside->bytes);
+        data.resize(at + piece);
+        receiveBytes(from, data.data() + at, piece, stream);
+      },
+      [this, source, aside] {
+        if (aside->message.data.size() < aside->bytes) return readPiece(source, aside);
+        asideRead(source, *aside);
+      });
+}
+
+void MessageBoard::asideRead(int source, Aside& aside) {
+  if (aside.receive)
+    aside.receive->finish(wrongSize(*aside.receive, source, aside.bytes));
+  else
+    keep(std::move(aside.message));
+  messageRead(source);
+}
+
+void MessageBoard::messageRead(int source) {
   {
     std::lock_guard lock(mutex_);
     reading_[static_cast<size_t>(source)] = false;
@@ -242,19 +304,24 @@ void MessageBoard::keep(Kept message) {
   deliver(*transfer, message.source, message.data.data(), message.data.size());
 }
 
-void MessageBoard::lose(int source, const std::exception_ptr& error) {
-  std::list<std::shared_ptr<MessageTransfer>> lost;
+/// Nothing more comes from there. A receive from any rank fails with the last of the others.
+void MessageBoard::lose(int source, const Transfer& transfer, const std::exception_ptr& error) {
+  std::list<Transfer> lost;
   {
     std::lock_guard lock(mutex_);
     reading_[static_cast<size_t>(source)] = false;
+    lost_[static_cast<size_t>(source)] = true;
+    const bool isLast = std::ranges::count(lost_, true) + 1 == std::ssize(lost_);
     for (auto each = waiting_.begin(); each != waiting_.end();) {
       const auto next = std::next(each);
       const int peer = (*each)->peer;
-      if (peer == source || peer == MessageTransfer::kAnyRank)
+      if (peer == source || (isLast && peer == MessageTransfer::kAnyRank))
         lost.splice(lost.end(), waiting_, each);
       each = next;
     }
   }
+  incoming_[static_cast<size_t>(source)]->abort();  // it may be in the middle of a message
+  if (transfer) transfer->finish(error);
   for (const auto& each : lost) each->finish(error);
 }
 
@@ -279,6 +346,13 @@ void MessageBoard::close(Clock::time_point until) {
   }
   for (const auto& channel : outgoing_) channel->close(until);
   for (const auto& channel : incoming_) channel->close(Clock::now());
+  std::list<Transfer> left;  // from this rank itself
+  {
+    std::lock_guard lock(mutex_);
+    left.swap(waiting_);
+  }
+  for (const auto& each : left) each->finish(shutDown());
+  ends_->close();
 }
 
 void MessageBoard::abort() {

@@ -7,9 +7,9 @@
 // direction, on a thread of its own, when both ranks have asked for it.
 //
 // A message is a header of fixed size, which carries short payloads too, and behind it a longer
-// payload. The receiver reads a header while a receive waits that it may match, and then the
-// payload right into the buffer of the receive. Only a message that no receive waits for is kept
-// aside, and copied when its receive comes.
+// payload, in pieces. The receiver reads a header while a receive waits that it may match, and then
+// the payload right into the buffer of the receive. Only a message that no receive waits for is
+// kept aside, and copied when its receive comes. Memory aside grows with the pieces that have come.
 //
 //   sender    header(tag 7, 1 MiB)  payload ------------>  into the buffer of receive(tag 7)
 //             header(tag 9, 8 B + payload) ------------->  kept aside until receive(tag 9)
@@ -20,7 +20,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <vector>
 
@@ -50,6 +49,11 @@ class MessageTransfer final : public Task {
   const size_t bytes;
   std::atomic<int> peer;           ///< of a receive from any rank, the sender once that is known
   std::atomic<bool> begun{false};  ///< its buffer is in use; or it was given up before
+  std::shared_ptr<JobQueue> ends;  ///< set before it begins; its threads hear of the end
+
+ protected:
+  /// What hears of the end may wait, for Python's lock as one, and the progress engine must not.
+  void tell(std::vector<std::function<void()>> then) override;
 };
 
 class Channel;
@@ -77,26 +81,38 @@ class MessageBoard {
     Label label;
     std::vector<std::byte> data;
   };
+  struct Aside {  // a message whose payload comes, and has no buffer to go to
+    Kept message;
+    size_t bytes;
+    std::shared_ptr<MessageTransfer> receive;  // of another size; may be null
+  };
+  using Transfer = std::shared_ptr<MessageTransfer>;
+  using Enqueue = std::function<void(tutti::Communicator&, tutti::StreamRef)>;
 
   void sendToSelf(const std::shared_ptr<MessageTransfer>& transfer);
   bool takeKept(const std::shared_ptr<MessageTransfer>& transfer);
   bool isWanted(int source) const;
   std::shared_ptr<MessageTransfer> match(int source, const Label& label);
   void read(int source);
+  void readOn(int source, const Transfer& transfer, Enqueue enqueue, std::function<void()> then);
   void headerRead(int source);
-  void payloadRead(int source, const std::shared_ptr<MessageTransfer>& transfer);
+  void readPiece(int source, const std::shared_ptr<Aside>& aside);
+  void asideRead(int source, Aside& aside);
+  void messageRead(int source);
   void keep(Kept message);
-  void lose(int source, const std::exception_ptr& error);
+  void lose(int source, const Transfer& transfer, const std::exception_ptr& error);
 
   const int rank_;
   const Open open_;
   std::vector<std::shared_ptr<Channel>> outgoing_;  // by receiver
   std::vector<std::shared_ptr<Channel>> incoming_;  // by sender
+  const std::shared_ptr<JobQueue> ends_;            // tells of the ends of transfers
 
   std::mutex mutex_;  // of what follows, and taken before a channel's
   std::list<std::shared_ptr<MessageTransfer>> waiting_;  // receives, in order
   std::list<Kept> kept_;
   std::vector<bool> reading_;  // by sender: a header or a payload is under way
+  std::vector<bool> lost_;     // by sender: its channel has failed
   bool closed_ = false;
 };
 

@@ -105,13 +105,13 @@ class TuttiBackend final : public c10d::Backend {
         options_(c10::make_intrusive<Options>(timeout)),
         limits_{.setup = timeout, .operation = timeout},
         rendezvous_(store_),
-        host_(std::make_shared<tutti::Communicator>(
-            rendezvous_.meet("host", {rank, size}, limits_, Clock::now() + timeout))),
-        queue_(std::make_shared<JobQueue>()),
-        messages_(std::make_shared<MessageBoard>(
-            rank, size, [this](int sender, int receiver, std::stop_token stop) {
-              return openChannel(sender, receiver, std::move(stop));
-            })) {
+        queue_(std::make_shared<JobQueue>()) {
+    parts_.host = std::make_shared<tutti::Communicator>(
+        rendezvous_.meet("host", {rank, size}, limits_, Clock::now() + timeout));
+    parts_.messages = std::make_shared<MessageBoard>(
+        rank, size, [this](int sender, int receiver, std::stop_token stop) {
+          return openChannel(sender, receiver, std::move(stop));
+        });
     init();
   }
   ~TuttiBackend() override { shutDown(); }
@@ -141,9 +141,10 @@ class TuttiBackend final : public c10d::Backend {
     return split(c10::make_intrusive<c10d::PrefixStore>(name, store_), ranks, options);
   }
   void abort() {
-    if (closed_) return;
-    messages_->abort();
-    host_->abort();
+    const Parts now = parts();
+    if (now.messages) now.messages->abort();
+    for (const auto& each : {now.host, now.gpu})
+      if (each) each->abort();
   }
   void shutdown() { shutDown(); }
 
@@ -313,7 +314,7 @@ class TuttiBackend final : public c10d::Backend {
 
   void monitoredBarrier(const c10d::BarrierOptions& options, bool waitAllRanks) override {
     const auto timeout = options.timeout == unset() ? options_->timeout : options.timeout;
-    requireOpen("monitored_barrier");
+    openParts("monitored_barrier");
     if (timeout <= milliseconds(0))
       C10_THROW_ERROR(DistBackendError,
                       c10::str("Rank ", getRank(), " timed out in monitoredBarrier after ",
@@ -348,23 +349,37 @@ class TuttiBackend final : public c10d::Backend {
     return call.timeout == unset() ? options_->timeout : call.timeout;
   }
 
-  void requireOpen(const char* call) const {
-    TORCH_CHECK(!closed_, "tutti ", call, ": the process group was shut down");
+  /// What shutDown() takes away. Calls that are under way on other threads hold it longer.
+  struct Parts {
+    std::shared_ptr<tutti::Communicator> host;
+    std::shared_ptr<tutti::Communicator> gpu;  // of the GPU that tensors were on last; may be null
+    std::shared_ptr<MessageBoard> messages;
+  };
+
+  /// All null after shutDown().
+  Parts parts() const {
+    std::lock_guard lock(partsMutex_);
+    return parts_;
+  }
+
+  Parts openParts(const char* call) const {
+    Parts now = parts();
+    TORCH_CHECK(now.host, "tutti ", call, ": the process group was shut down");
+    return now;
   }
 
   WorkPtr start(const Call& call, const Tensors& inputs, const Tensors& outputs, Body body) {
-    requireOpen(call.name);
+    const Parts now = openParts(call.name);
     ++sequence_;
     const at::Device device = deviceOf(call.name, inputs, outputs);
     if (!device.is_cpu()) return startOnGpu(call, inputs, outputs, body, device);
     const auto timeout = timeoutOf(call);
     const auto job = std::make_shared<QueuedJob>(
-        timeout,
-        [group = host_.get(), body = std::move(body)] { body(*group, tutti::StreamRef()); });
+        timeout, [group = now.host, body = std::move(body)] { body(*group, tutti::StreamRef()); });
     // A thread that runs a job waits as long as the communicator lets it.
     const bool mayRunHere = timeout >= limits_.operation;
     TaskWork::Care care{.help = nullptr,
-                        .giveUp = [host = std::weak_ptr(host_)](const std::exception_ptr&) {
+                        .giveUp = [host = std::weak_ptr(now.host)](const std::exception_ptr&) {
                           if (const auto group = host.lock()) group->abort();
                         }};
     if (mayRunHere) care.help = [queue = queue_, job = job.get()] { queue->help(*job); };
@@ -397,12 +412,20 @@ class TuttiBackend final : public c10d::Backend {
     const c10::OptionalDeviceGuard guard(device);
     const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device);
     try {
-      if (!gpu_ || gpu_->device().index != device.index()) gpu_ = joinOnGpu(device);
-      body(*gpu_, tutti::StreamRef::cuda(handleOf(stream)));
+      body(*groupOn(call.name, device), tutti::StreamRef::cuda(handleOf(stream)));
     } catch (const tutti::Error&) {
       std::rethrow_exception(translated(std::current_exception()));
     }
     return c10::make_intrusive<CudaWork>(getRank(), call, inputs, outputs, stream);
+  }
+
+  std::shared_ptr<tutti::Communicator> groupOn(const char* call, at::Device device) {
+    auto gpu = openParts(call).gpu;
+    if (gpu && gpu->device().index == device.index()) return gpu;
+    gpu = joinOnGpu(device);
+    std::lock_guard lock(partsMutex_);
+    if (parts_.host) parts_.gpu = gpu;
+    return gpu;
   }
 
   std::shared_ptr<tutti::Communicator> joinOnGpu(at::Device device) {
@@ -417,7 +440,7 @@ class TuttiBackend final : public c10d::Backend {
   }
 
   WorkPtr message(const Call& call, const Tensors& tensors, int peer, int tag) {
-    requireOpen(call.name);
+    const Parts now = openParts(call.name);
     const auto& tensor = single(call.name, tensors);
     TORCH_CHECK_VALUE(peer >= MessageTransfer::kAnyRank && peer < getSize(), "tutti ", call.name,
                       ": invalid rank: ", peer);
@@ -429,32 +452,32 @@ class TuttiBackend final : public c10d::Backend {
     const bool isSend = call.type == c10d::OpType::SEND;
     if (!isSend && data.isCopy()) transfer->beforeEnd([data] { data.giveBack(); });
     transfer->whenDone([data] {});  // it lives so long
-    auto work = workOf(call, tensors, transfer);
-    if (isSend)
-      messages_->send(transfer);
-    else
-      messages_->receive(transfer);
-    return work;
+    return begin(now, call, tensors, transfer);
   }
 
-  WorkPtr workOf(const Call& call, const Tensors& tensors,
-                 const std::shared_ptr<MessageTransfer>& transfer) {
+  WorkPtr begin(const Parts& now, const Call& call, const Tensors& tensors,
+                const std::shared_ptr<MessageTransfer>& transfer) {
     TaskWork::Care care{
         .help = nullptr,
         .giveUp =
-            [messages = std::weak_ptr(messages_), transfer](const std::exception_ptr& error) {
+            [messages = std::weak_ptr(now.messages), transfer](const std::exception_ptr& error) {
               if (const auto all = messages.lock()) all->giveUp(transfer, error);
             },
-        .look = [host = std::weak_ptr(host_)]() -> std::exception_ptr {
+        .look = [host = std::weak_ptr(now.host)]() -> std::exception_ptr {
           const auto group = host.lock();
           const auto error = group ? group->asyncError() : std::nullopt;
           return error ? std::make_exception_ptr(*error) : nullptr;
         }};
     const bool isSend = call.type == c10d::OpType::SEND;
-    return c10::make_intrusive<MessageWork>(
-        TaskWork::About{getRank(), call.type, call.title, tensors, isSend ? Tensors{} : tensors,
-                        ++sequence_},
-        transfer, std::move(care));
+    auto work =
+        c10::make_intrusive<MessageWork>(TaskWork::About{getRank(), call.type, call.title, tensors,
+                                                         isSend ? Tensors{} : tensors, ++sequence_},
+                                         transfer, std::move(care));
+    if (isSend)
+      now.messages->send(transfer);
+    else
+      now.messages->receive(transfer);
+    return work;
   }
 
   tutti::Communicator openChannel(int sender, int receiver, std::stop_token stop) const {
@@ -468,12 +491,7 @@ class TuttiBackend final : public c10d::Backend {
     const auto transfer = std::make_shared<MessageTransfer>(timeout, peer, label, nullptr, 0);
     const Call call{isSend ? c10d::OpType::SEND : c10d::OpType::RECV, "monitored_barrier", nullptr,
                     timeout, true};
-    auto work = workOf(call, {}, transfer);
-    if (isSend)
-      messages_->send(transfer);
-    else
-      messages_->receive(transfer);
-    return work;
+    return begin(openParts(call.name), call, {}, transfer);
   }
 
   // Rank 0 hears of each other rank, and then answers all. A rank that it does not hear of gets
@@ -524,12 +542,14 @@ class TuttiBackend final : public c10d::Backend {
 
   // Operations that are under way end by their deadlines.
   void shutDown() {
-    if (std::exchange(closed_, true)) return;
+    Parts last;
+    {
+      std::lock_guard lock(partsMutex_);
+      last = std::exchange(parts_, {});
+    }
+    if (!last.host) return;
     queue_->close();
-    messages_->close(Clock::now() + std::min<milliseconds>(options_->timeout, kFarewell));
-    messages_.reset();
-    gpu_.reset();
-    host_.reset();
+    last.messages->close(Clock::now() + std::min<milliseconds>(options_->timeout, kFarewell));
   }
 
   static constexpr milliseconds kFarewell = std::chrono::seconds(20);
@@ -538,14 +558,12 @@ class TuttiBackend final : public c10d::Backend {
   const c10::intrusive_ptr<Options> options_;
   const Limits limits_;
   const StoreRendezvous rendezvous_;
-  std::shared_ptr<tutti::Communicator> host_;
-  std::shared_ptr<tutti::Communicator> gpu_;  // of the GPU that tensors were on last
   const std::shared_ptr<JobQueue> queue_;
-  std::shared_ptr<MessageBoard> messages_;
+  mutable std::mutex partsMutex_;
+  Parts parts_;
   std::atomic<uint64_t> sequence_{0};
   uint64_t monitored_ = 0;
   int gpus_ = 0;
-  bool closed_ = false;
 };
 
 /// PyTorch's own way from C++ to Python: a group that carries the Store there, and the backend

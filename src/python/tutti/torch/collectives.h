@@ -349,6 +349,8 @@ inline Body allToAll(const char* call, const at::Tensor& output, const at::Tenso
 inline Body sparseAllReduce(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   TORCH_CHECK_VALUE(op.op_ == c10d::ReduceOp::SUM,
                     "tutti all_reduce: sparse tensors take SUM alone");
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.is_cpu(), "tutti all_reduce: the sparse tensor is on ",
+                              tensor.device(), "; sparse tensors must be on cpu");
   return [tensor](tutti::Communicator& group, tutti::StreamRef stream) {
     at::NoGradGuard noGrad;
     const at::Tensor mine = tensor.coalesce();
@@ -375,6 +377,7 @@ inline Body sparseAllReduce(const at::Tensor& tensor, const c10d::ReduceOp& op) 
     };
     const at::Tensor indices = gathered(mine._indices().t().contiguous());
     const at::Tensor values = gathered(mine._values().contiguous());
+    at::_validate_sparse_coo_tensor_args(indices.t(), values, tensor.sizes());  // of other ranks
     const at::Tensor sum =
         at::_sparse_coo_tensor_unsafe(indices.t(), values, tensor.sizes(), tensor.options())
             .coalesce();

@@ -1,4 +1,5 @@
 """How tutti.torch is compiled: once for several processes, again for another PyTorch, and with a clear error if it cannot.
+What others could have written is not loaded.
 
 A program that notes its calls stands for the compiler.
 """
@@ -6,9 +7,13 @@ A program that notes its calls stands for the compiler.
 import multiprocessing
 import os
 import pathlib
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import torch
 
@@ -77,8 +82,80 @@ class BuildTest(unittest.TestCase):
     def test_a_folder_that_cannot_be_made(self):
         self.use_compiler()
         (self.folder / "cache").write_text("a file")
-        with self.assertRaisesRegex(ImportError, "TUTTI_TORCH_CACHE can name a folder"):
+        with self.assertRaisesRegex(ImportError, "let TUTTI_TORCH_CACHE name a folder"):
             _build.library()
+
+    def test_a_user_without_a_home(self):
+        with mock.patch.dict(os.environ), mock.patch.object(pathlib.Path, "home", side_effect=RuntimeError("no home")):
+            del os.environ["TUTTI_TORCH_CACHE"]
+            os.environ.pop("XDG_CACHE_HOME", None)
+            with self.assertRaisesRegex(ImportError, "no home; let TUTTI_TORCH_CACHE name a folder"):
+                _build.library()
+
+    def test_a_compiler_with_arguments(self):
+        self.use_compiler()
+        os.environ["CXX"] = f"env NAME='a b' {os.environ['CXX']} -march=native"
+        _build.library()
+        self.assertTrue(all(call.startswith("-march=native ") for call in self.calls()), self.calls())
+        os.environ["CXX"] = "g++ '"
+        with self.assertRaisesRegex(ImportError, "is no command"):
+            _build._compiler()
+
+    def test_others_cannot_write_what_is_loaded(self):
+        self.use_compiler()
+        before = os.umask(0o002)
+        try:
+            path = pathlib.Path(_build.library())
+        finally:
+            os.umask(before)
+        self.assertEqual(stat.S_IMODE(path.parent.stat().st_mode), 0o700)
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o755)
+        for which in (path, path.parent):
+            mode = stat.S_IMODE(which.stat().st_mode)
+            for wrong in (mode | stat.S_IWGRP, mode | stat.S_IWOTH):
+                which.chmod(wrong)
+                with self.assertRaisesRegex(ImportError, f"{which} has the mode {wrong:04o}.*let TUTTI_TORCH_CACHE"):
+                    _build.library()
+            which.chmod(mode)
+        self.assertEqual(_build.library(), str(path))
+
+    def test_what_belongs_to_another_user(self):
+        self.use_compiler()
+        owner = os.geteuid()
+        path = _build.library()
+        if owner != 0:  # root's files are anybody's
+            with mock.patch.object(os, "geteuid", return_value=owner + 1):
+                with self.assertRaisesRegex(ImportError, f"belongs to the user {owner}"):
+                    _build.library()
+            return
+        os.chown(path, 12345, -1)
+        with self.assertRaisesRegex(ImportError, f"{path} belongs to the user 12345"):
+            _build.library()
+
+    def test_a_lock_that_is_a_link(self):
+        self.use_compiler()
+        victim = self.folder / "victim"
+        victim.write_text("content")
+        target = pathlib.Path(_build.library())
+        target.unlink()
+        lock = target.with_name(f"{target.name}.lock")
+        lock.unlink()
+        lock.symlink_to(victim)
+        with self.assertRaisesRegex(ImportError, "let TUTTI_TORCH_CACHE name a folder"):
+            _build.library()
+        self.assertEqual(victim.read_text(), "content")
+
+    def test_compilers_end_when_another_does_not_start(self):
+        started, start = [], subprocess.Popen
+
+        def keep(*arguments, **named):
+            started.append(start(*arguments, **named))
+            return started[-1]
+
+        sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+        with mock.patch.object(subprocess, "Popen", keep), self.assertRaises(FileNotFoundError):
+            _build._run_all({"one": sleeper, "two": [str(self.folder / "nothing")]})
+        self.assertEqual([process.poll() for process in started], [-signal.SIGKILL])
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -27,25 +29,46 @@ _HERE = pathlib.Path(__file__).absolute().parent
 _OF_TUTTI = ("join.cc",)
 _OF_PYTORCH = ("backend.cc", "channel.cc", "messages.cc", "tasks.cc")
 _SECONDS = 1800  # on a machine that is very busy; 40 on a quiet one
+_CURE = "let TUTTI_TORCH_CACHE name a folder of this user's that no other can write"
 
 
 def _cache() -> pathlib.Path:
     chosen = os.environ.get("TUTTI_TORCH_CACHE")
     if chosen:
         return pathlib.Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        base = base or pathlib.Path.home() / ".cache"
+    except RuntimeError as error:  # a user without a home folder
+        raise ImportError(f"tutti.torch: {error}; {_CURE}") from error
     return pathlib.Path(base) / "tutti" / "torch"
 
 
-def _compiler() -> str:
-    chosen = os.environ.get("CXX", "g++")
-    path = shutil.which(chosen)
+def _require_private(path: pathlib.Path) -> None:
+    """What lies there is loaded into this process: nobody but this user and root may be able to write it."""
+    of = path.stat()
+    if of.st_uid not in (os.geteuid(), 0):
+        wrong = f"belongs to the user {of.st_uid}"
+    elif of.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        wrong = f"has the mode {stat.S_IMODE(of.st_mode):04o}"
+    else:
+        return
+    raise ImportError(f"tutti.torch: {path} {wrong}, so that others could replace the backend: run chmod go-w, or {_CURE}")
+
+
+def _compiler() -> list[str]:
+    """The command that CXX names, as "ccache g++"."""
+    try:
+        command = shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    except ValueError as error:
+        raise ImportError(f"tutti.torch: CXX={os.environ['CXX']} is no command: {error}") from None
+    path = shutil.which(command[0])
     if path is None:
         raise ImportError(
-            f"tutti.torch is compiled at its first use, and there is no compiler {chosen}: install g++ "
+            f"tutti.torch is compiled at its first use, and there is no compiler {command[0]}: install g++ "
             "(Debian: apt install g++), or let CXX name one that knows C++20"
         )
-    return path
+    return [path, *command[1:]]
 
 
 def _abi() -> int:
@@ -83,13 +106,12 @@ def _wait_for(process: subprocess.Popen[str], until: float, source: str) -> None
 
 def _run_all(commands: dict[str, list[str]]) -> None:
     until = time.monotonic() + _SECONDS
-    running = {
-        source: subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        for source, command in commands.items()
-    }
+    running: dict[str, subprocess.Popen[str]] = {}
     try:
+        for source, command in commands.items():
+            running[source] = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+            )
         for source, process in running.items():
             _wait_for(process, until, source)
     finally:
@@ -104,13 +126,14 @@ def _compile(target: pathlib.Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
         objects = {source: f"{folder}/{source}.o" for source in _OF_PYTORCH + _OF_TUTTI}
         _run_all({
-            source: [compiler, *_flags(source, headers), "-c", str(_HERE / source), "-o", made]
+            source: [*compiler, *_flags(source, headers), "-c", str(_HERE / source), "-o", made]
             for source, made in objects.items()
         })
         made = f"{folder}/{target.name}"
         torch_libraries = pathlib.Path(torch.__file__).parent / "lib"
-        link = [compiler, "-shared", "-o", made, *objects.values(), f"-L{torch_libraries}", "-ltorch_cpu", "-lc10", library]
+        link = [*compiler, "-shared", "-o", made, *objects.values(), f"-L{torch_libraries}", "-ltorch_cpu", "-lc10", library]
         _run_all({"the backend": link})
+        os.chmod(made, 0o755)  # whatever the umask
         os.replace(made, target)
 
 
@@ -118,7 +141,7 @@ def _compile(target: pathlib.Path) -> None:
 def _locked(path: pathlib.Path):
     """Of several ranks that start together one compiles. Waits no longer than it may take."""
     until = time.monotonic() + 2 * _SECONDS
-    with open(path, "w") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,14 +157,15 @@ def library() -> str:
     """The path of the backend for this PyTorch, which is compiled if need be."""
     folder = _cache()
     target = folder / f"backend-{_key(_install.include())}.so"
-    if target.exists():
-        return str(target)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / f"{target.name}.lock"):
-            if not target.exists():
-                print(f"tutti.torch: compiling for PyTorch {torch.__version__}, once", file=sys.stderr, flush=True)
-                _compile(target)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_private(folder)
+        if not target.exists():
+            with _locked(folder / f"{target.name}.lock"):
+                if not target.exists():
+                    print(f"tutti.torch: compiling for PyTorch {torch.__version__}, once", file=sys.stderr, flush=True)
+                    _compile(target)
+        _require_private(target)
     except OSError as error:
-        raise ImportError(f"tutti.torch: {error}; TUTTI_TORCH_CACHE can name a folder that can be written") from error
+        raise ImportError(f"tutti.torch: {error}; {_CURE}") from error
     return str(target)

@@ -16,9 +16,15 @@ namespace tutti::python {
 
 namespace {
 
-std::chrono::milliseconds milliseconds(nb::handle seconds) {
-  return std::chrono::ceil<std::chrono::milliseconds>(
-      std::chrono::duration<double>(nb::cast<double>(nb::float_(seconds))));
+constexpr double kLongestSeconds = 1e9;  // 31 years; clocks count nanoseconds in 64 bits
+
+std::chrono::milliseconds milliseconds(const std::string& name, nb::handle seconds) {
+  const auto given = nb::cast<double>(nb::float_(seconds));
+  if (!(given >= 0 && given <= kLongestSeconds))  // neither is NaN
+    throw Error(ErrorCode::InvalidArgument,
+                name + ": " + nb::cast<std::string>(nb::str(seconds)) +
+                    " is out of range; give seconds, from 0 to 1e9, or None for the default");
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(given));
 }
 
 CommunicatorOptions optionsOf(const nb::dict& given) {
@@ -28,9 +34,9 @@ CommunicatorOptions optionsOf(const nb::dict& given) {
     if (name == "id") options.id = UniqueId::fromHex(nb::cast<std::string>(value));
     if (name == "rank") options.rank = nb::cast<int>(value);
     if (name == "size") options.size = nb::cast<int>(value);
-    if (name == "setup_timeout") options.setupTimeout = milliseconds(value);
-    if (name == "timeout") options.timeout = milliseconds(value);
-    if (name == "straggler") options.straggler = milliseconds(value);
+    if (name == "setup_timeout") options.setupTimeout = milliseconds(name, value);
+    if (name == "timeout") options.timeout = milliseconds(name, value);
+    if (name == "straggler") options.straggler = milliseconds(name, value);
     if (name == "deterministic") options.deterministic = nb::cast<bool>(value);
     if (name == "algorithm") options.algorithm = nb::cast<std::string>(value);
     if (name == "algorithm_file") options.algorithmFile = nb::cast<std::string>(value);

@@ -1,5 +1,6 @@
 #include "src/python/group.h"
 
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,11 +38,15 @@ class GroupOfPython {
   void enter() {
     if (group_) throw Error(ErrorCode::InvalidUsage, "this group is open; make one per with block");
     group_ = std::make_unique<Group>();
+    thread_ = std::this_thread::get_id();
     ++ofThread().depth;
   }
 
   void exit(nb::handle exception) {
     if (!group_) throw Error(ErrorCode::InvalidUsage, "this group is not open");
+    if (thread_ != std::this_thread::get_id())
+      throw Error(ErrorCode::InvalidUsage,
+                  "another thread has opened this group; leave the with block on that one");
     auto group = std::exchange(group_, nullptr);
     const bool isOutermost = --ofThread().depth == 0;
     const std::vector<Kept> kept =
@@ -76,6 +81,7 @@ class GroupOfPython {
   }
 
   std::unique_ptr<Group> group_;
+  std::thread::id thread_;  // that has opened it
 };
 
 }  // namespace

@@ -21,12 +21,16 @@ void HostStreamOfPython::keep(Held buffers, std::shared_ptr<Communicator> commun
   stream_->enqueue([ended = ended_, number] { *ended = number; });
 }
 
-// The library's wait cannot be interrupted, so this one polls.
+// The library's wait cannot be interrupted, so this one polls: until all that is enqueued by now
+// has ended, whether or not it failed. query() tells of the failure, and does not wait for what
+// other threads have enqueued meanwhile.
 void HostStreamOfPython::awaitOnMainThread() {
   using namespace std::chrono_literals;
   const auto begin = std::chrono::steady_clock::now();
   auto looked = begin;
-  while (!stream_->query()) {
+  Event end;
+  end.record(*stream_);
+  while (!end.query()) {
     const auto now = std::chrono::steady_clock::now();
     if (now - begin < 1ms)
       std::this_thread::yield();
@@ -36,6 +40,7 @@ void HostStreamOfPython::awaitOnMainThread() {
     looked = now;
     runSignalHandlers();
   }
+  stream_->query();
 }
 
 void HostStreamOfPython::synchronize() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import threading
+import time
 
 import numpy
 import pytest
@@ -103,6 +104,80 @@ def test_timeout() -> None:
     second.close()
 
 
+@pytest.mark.parametrize("name", ["timeout", "setup_timeout", "straggler"])
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), 1e300, -1])
+def test_refuses_times_out_of_range(name: str, seconds: float) -> None:
+    with pytest.raises(tutti.InvalidArgument, match=f"^{name}: .* out of range"):
+        tutti.Communicator.create(**{name: seconds})
+
+
+def test_a_timeout_of_0_is_the_default() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        if comm.rank == 0:
+            time.sleep(0.3)
+        comm.barrier()
+
+    first, second = tutti.Communicator.local(2, timeout=0)
+    threads = [threading.Thread(target=body, args=(comm,)) for comm in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert first.async_error() is None and second.async_error() is None
+    first.close()
+    second.close()
+
+
+def test_synchronize_waits_for_the_calls_behind_a_failed_one() -> None:
+    """On the main thread, where the wait can be interrupted."""
+    late, never = tutti.Communicator.local(2, timeout=0.3)
+    first, second = tutti.Communicator.local(2, timeout=DEADLINE)
+    stream = tutti.Stream()
+    late.barrier(stream=stream)
+    result = first.all_reduce(numpy.ones(3), stream=stream)
+    failed = threading.Event()
+
+    def partner() -> None:
+        assert failed.wait(DEADLINE)
+        time.sleep(0.3)
+        second.all_reduce(numpy.ones(3))
+
+    thread = threading.Thread(target=partner, daemon=True)
+    thread.start()
+    while late.async_error() is None:
+        time.sleep(0.01)
+    failed.set()
+    with pytest.raises(tutti.Timeout):
+        stream.synchronize()
+    assert result.tolist() == [2.0] * 3
+    thread.join(DEADLINE)
+    for comm in (late, never, first, second):
+        comm.close()
+
+
+def test_synchronize_does_not_wait_for_later_calls() -> None:
+    """On the main thread: another thread enqueues a call meanwhile, which does not end."""
+    first, second = tutti.Communicator.local(2, timeout=DEADLINE)
+    third, fourth = tutti.Communicator.local(2, timeout=DEADLINE)
+    stream = tutti.Stream()
+    result = first.all_reduce(numpy.ones(3), stream=stream)
+
+    def enqueue() -> None:
+        third.barrier(stream=stream)
+        second.all_reduce(numpy.ones(3))
+
+    thread = threading.Thread(target=enqueue, daemon=True)
+    thread.start()
+    stream.synchronize()
+    assert result.tolist() == [2.0] * 3
+    thread.join(DEADLINE)
+    assert not stream.query()
+    fourth.barrier()
+    stream.synchronize()
+    for comm in (first, second, third, fourth):
+        comm.close()
+
+
 def test_streams_raise_failures() -> None:
     first, second = tutti.Communicator.local(2, timeout=0.3)
     stream = tutti.Stream()
@@ -191,3 +266,29 @@ def test_nested_groups_and_events_of_threads() -> None:
             group.__exit__(None, None, None)
 
     on_threads(2, body)
+
+
+def test_a_group_ends_on_its_thread() -> None:
+    group = tutti.Group()
+    tried = threading.Event()
+
+    def other() -> None:
+        group.__enter__()
+        assert tried.wait(DEADLINE)
+        group.__exit__(None, None, None)
+
+    thread = threading.Thread(target=other, daemon=True)
+    thread.start()
+    while True:  # until it is open
+        with pytest.raises(tutti.InvalidUsage) as raised:
+            group.__exit__(None, None, None)
+        if "not open" not in str(raised.value):
+            break
+        time.sleep(0.01)
+    assert "another thread has opened this group" in str(raised.value)
+    comm, = tutti.Communicator.local(1)  # this thread is in no group
+    assert comm.all_reduce(numpy.ones(2)).tolist() == [1.0, 1.0]
+    tried.set()
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
+    comm.close()

@@ -18,7 +18,8 @@ class Stream:
         self._core = _core.Stream()
 
     def synchronize(self) -> None:
-        """Returns when all earlier calls have ended. Raises the first failure among them.
+        """Returns when all earlier calls have ended, also those behind a failed one. Raises the
+        first failure among them.
 
         Ctrl-C aborts the communicators of these calls, and raises KeyboardInterrupt.
         """

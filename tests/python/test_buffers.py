@@ -38,6 +38,41 @@ def test_buffer_protocol_without_copies() -> None:
     on_threads(2, body)
 
 
+def test_new_arrays_have_the_shape_of_a_buffer() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        doubles = array.array("d", [1.0, 2.0, 3.0])
+        assert comm.all_reduce(doubles).tolist() == [2.0, 4.0, 6.0]
+        assert comm.all_gather(doubles).tolist() == [1.0, 2.0, 3.0] * 2
+        assert comm.all_reduce(array.array("d")).shape == (0,)
+        assert comm.all_reduce(bytearray(8), dtype="float32").tolist() == [0.0, 0.0]
+
+    on_threads(2, body)
+
+
+def test_float8() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+
+    def body(comm: tutti.Communicator) -> None:
+        for kind in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+            x = numpy.ones(3, kind)
+            assert comm.all_reduce(x).astype("float32").tolist() == [2.0] * 3
+            y = comm.all_reduce(x.tobytes(), dtype=kind)
+            assert y.dtype == kind and y.astype("float32").tolist() == [2.0] * 3
+
+    on_threads(2, body)
+
+
+def test_allocate_takes_any_integers() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        assert comm.allocate(numpy.int64(5)).shape == (5,)
+        assert comm.allocate(numpy.array([2, 3]), "int8").shape == (2, 3)
+        assert comm.allocate(()).shape == ()
+        with pytest.raises(TypeError):
+            comm.allocate(2.5)
+
+    alone(body)
+
+
 def test_raw_bytes_with_a_type() -> None:
     def body(comm: tutti.Communicator) -> None:
         bits = numpy.full(3, 0x3F80, "uint16")  # 1 in bfloat16

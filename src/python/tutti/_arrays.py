@@ -21,7 +21,7 @@ def dtype_name(dtype: Any) -> str:
 def numpy_dtype(name: str) -> Any:
     """NumPy's type of that name. The types that NumPy lacks come from ml_dtypes."""
     import numpy
-    if name not in ("bfloat16", "float8_e4m3", "float8_e5m2"):
+    if name not in ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2"):
         return numpy.dtype(name)
     try:
         import ml_dtypes
@@ -34,7 +34,7 @@ def numpy_dtype(name: str) -> Any:
 def shape_of(array: Any) -> tuple[int, ...]:
     """The shape of an array or a buffer."""
     shape = getattr(array, "shape", None)
-    return tuple(shape) if shape is not None else (memoryview(array).nbytes,)
+    return tuple(memoryview(array).shape if shape is None else shape)
 
 
 def empty_like(array: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import pickle
 import types
@@ -145,9 +146,11 @@ class Communicator:
 
         Args:
             id: the job, with `rank` from 0 to `size` - 1.
-            setup_timeout: of this call, in seconds; else 120.
-            timeout: of one operation, in seconds; else 600.
-            straggler: after so many seconds a rank that is waited for is reported; else 5.
+            setup_timeout: of this call, in seconds, up to 1e9; None or 0: TUTTI_SETUP_TIMEOUT_MS,
+                else 120.
+            timeout: of one operation, likewise; None or 0: TUTTI_TIMEOUT_MS, else 600.
+            straggler: after so many seconds a rank that is waited for is reported; None or 0:
+                TUTTI_STRAGGLER_MS, else 5.
             deterministic: reductions have the same bits for every transport and algorithm.
             algorithm: forces one, as "ring".
             algorithm_file: path of a plan of yours, for the calls that it is made for.
@@ -429,12 +432,12 @@ class Communicator:
         """A NumPy array in memory that the other ranks on this host can address. Calls on such
         arrays move each byte once. It is zeroed. Raises OutOfMemory."""
         name = dtype_name(dtype)
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        try:
+            shape = (operator.index(shape),)
+        except TypeError:
+            shape = tuple(operator.index(extent) for extent in shape)
         kind = numpy_dtype(name)
-        count = 1
-        for extent in shape:
-            count *= operator.index(extent)
-        return self._core.allocate(count * kind.itemsize).view(kind).reshape(shape)
+        return self._core.allocate(math.prod(shape) * kind.itemsize).view(kind).reshape(shape)
 
     def window(self, buffer: Any, *, dtype: Any = None) -> Window:
         """The next window: every rank gives a buffer, into which others put. No rank waits."""

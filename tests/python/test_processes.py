@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -104,3 +105,24 @@ def test_example_pi() -> None:
 def test_example_halo_exchange() -> None:
     printed = [example("heat.py", "60", ranks=ranks) for ranks in (1, 3)]
     assert printed[0] == printed[1] and "after 60 steps" in printed[0][0]
+
+
+def import_it(**variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", "import tutti"], env=environment() | variables,
+                          text=True, capture_output=True, timeout=DEADLINE, check=False)
+
+
+def test_a_build_folder_comes_before_the_package(tmp_path: pathlib.Path) -> None:
+    """The extension and the library are of one build, also where a package is installed."""
+    if _install.build_folder() is None:
+        pytest.skip("this is an installed package")
+    shutil.copytree(pathlib.Path(tutti.__file__).parent, tmp_path / "tutti")
+    (tmp_path / "tutti" / "_core.py").write_text("raise ImportError('that of the package')")
+    result = import_it(PYTHONPATH=str(tmp_path))
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_build_folder_without_the_extension(tmp_path: pathlib.Path) -> None:
+    result = import_it(TUTTI_BUILD_DIR=str(tmp_path))
+    assert f"extension is missing at {tmp_path}" in result.stderr
+    assert result.stderr.rstrip().endswith("build the target tutti_python")

@@ -17,7 +17,8 @@ from tutti import _install as _install
 
 _extension = _install.extension_folder()
 if _extension is not None:
-    __path__.append(_extension)
+    # Before the extension of an installed package, which goes with that package's library.
+    __path__.insert(0, _extension)
 
 from tutti._communicator import (Communicator, PreparedCall, SuspendedCommunicator, UniqueId,
                                  Window, size_of)

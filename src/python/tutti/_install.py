@@ -33,9 +33,10 @@ def _source_of(build: pathlib.Path) -> pathlib.Path:
                       "run cmake there first, or unset the variable")
 
 
-def _existing(path: pathlib.Path, what: str) -> str:
+def _existing(path: pathlib.Path, what: str, cure: str) -> str:
+    """`cure` is that of a build folder."""
     if not path.exists():
-        where = ("build the target tutti_shared" if build_folder() else "install the package again")
+        where = cure if build_folder() else "install the package again"
         raise ImportError(f"Tutti's {what} is missing at {path}: {where}")
     return str(path)
 
@@ -44,26 +45,33 @@ def include() -> str:
     """The folder to compile with: it contains tutti/tutti.h."""
     build = build_folder()
     folder = _source_of(build) / "include" if build else _package() / "include"
-    _existing(folder / "tutti" / "tutti.h", "header")
+    _existing(folder / "tutti" / "tutti.h", "header", "the sources have moved; run cmake again")
     return str(folder)
 
 
 def library() -> str:
     """The path of the shared library that `import tutti` loads."""
     build = build_folder()
-    return _existing((build / "lib" if build else _package()) / LIBRARY, "library")
+    return _existing((build / "lib" if build else _package()) / LIBRARY, "library",
+                     "build the target tutti_shared")
 
 
 def command() -> str:
     """The path of the program behind the `tutti` command."""
     build = build_folder()
-    return _existing((build or _package()) / "bin" / "tutti", "command")
+    return _existing((build or _package()) / "bin" / "tutti", "command",
+                     "build the target tutti")
 
 
 def extension_folder() -> str | None:
     """The folder of the extension, where it does not lie in the package."""
     build = build_folder()
-    return str(build / "python") if build else None
+    if build is None:
+        return None
+    folder = build / "python"
+    _existing(next(folder.glob("_core.*"), folder / "_core"), "extension",
+              "build the target tutti_python")
+    return str(folder)
 
 
 def version() -> str:

@@ -2,7 +2,9 @@
 
 Each block times one backend and then the other, in an order that changes from block to block, so that both see the same
 machine. Of each block the ratio of the two times counts: above 1, Tutti is faster. The table has the median of the
-ratios, and an interval that holds it with 95 % confidence. --json FILE writes all of it ("-": standard output).
+ratios, and an interval that holds it with 95 % confidence. With fewer than 6 blocks no interval holds it with that:
+it is that of the least and the greatest ratio then, and the title names its confidence. --json FILE writes all of it
+("-": standard output).
 """
 
 import argparse
@@ -66,8 +68,13 @@ def in_turns(measures, blocks):
     return results
 
 
+def confidence(blocks):
+    """Of the interval, in percent: of fewer than 6 ratios even the least and the greatest hold the median with less."""
+    return min(95.0, 100 * (1 - 2 * 0.5**blocks))
+
+
 def summary(ratios):
-    """The median, and the interval of it with 95 % confidence by order statistics."""
+    """The median, and the interval of it with confidence() by order statistics."""
     ordered, count = sorted(ratios), len(ratios)
     chance, below = 0.5**count, 0
     total = chance
@@ -83,7 +90,7 @@ def compare(name, size, measures, blocks):
     times = in_turns(measures, blocks)
     ratio, low, high = summary([gloo / tutti for tutti, gloo in zip(times["tutti"], times["gloo"])])
     return {
-        "collective": name, "bytes": size, "ratio": ratio, "low": low, "high": high, "blocks": blocks,
+        "collective": name, "bytes": size, "ratio": ratio, "low": low, "high": high, "blocks": blocks, "confidence": confidence(blocks),
         "tutti_us": statistics.median(times["tutti"]) * 1e6, "gloo_us": statistics.median(times["gloo"]) * 1e6,
     }  # fmt: skip
 
@@ -120,14 +127,14 @@ def rank_main(rank, arguments, port, results):
     groups = {backend: dist.new_group(backend=backend) for backend in BACKENDS}
     rows = []
     if rank == 0 and arguments.json != "-":
-        print(f"{'':15} {'bytes':>12} {'tutti us':>12} {'gloo us':>12} {'ratio':>8} 95 % interval", flush=True)
+        print(f"{'':15} {'bytes':>12} {'tutti us':>12} {'gloo us':>12} {'ratio':>8} {confidence(arguments.blocks):.3g} % interval", flush=True)
     for source in (collectives, trainings):
         for row in source(arguments, groups):
             rows.append(row)
             if rank == 0 and arguments.json != "-":
                 show(row)
     if rank == 0:
-        results.put(rows)
+        results.send(rows)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -151,13 +158,15 @@ def main():
     port_holder = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)
     port = port_holder.port
     del port_holder
-    results = multiprocessing.get_context("fork").SimpleQueue()
+    results, to_results = multiprocessing.get_context("fork").Pipe(duplex=False)
     ranks = multiprocessing.start_processes(
-        rank_main, (arguments, port, results), nprocs=arguments.ranks, start_method="fork", join=False
+        rank_main, (arguments, port, to_results), nprocs=arguments.ranks, start_method="fork", join=False
     )
-    rows = results.get()
-    while not ranks.join():
-        pass
+    rows = []
+    while not ranks.join(timeout=0.1):  # raises if a rank dies
+        if not rows and results.poll():
+            rows = results.recv()
+    rows = rows or results.recv()
     if arguments.json:
         text = json.dumps({"ranks": arguments.ranks, "torch": torch.__version__, "cores": os.cpu_count(), "rows": rows}, indent=1)
         if arguments.json == "-":

@@ -1,7 +1,9 @@
 #!/bin/sh
 # container.sh IMAGE HOSTS NUMBER RANKS PROGRAM [ARGUMENTS]...
 # on each of HOSTS hosts, whose NUMBER is 0 on the first, beside ranks.sh; starts RANKS ranks there
+# TUTTI_ADDRESS is host:port of rank 0
 set -eu
+: "${TUTTI_ADDRESS:?host:port of rank 0}"
 image=$1
 shift
 

@@ -24,7 +24,7 @@ for pid in $pids; do
   while
     ended=0
     wait "$pid" || ended=$?
-    kill -0 "$pid" 2>/dev/null # a signal has ended the wait, not the rank
+    [ "$ended" != 127 ] && kill -0 "$pid" 2>/dev/null # a signal has ended the wait, not the rank
   do :; done
   [ "$ended" = 0 ] || code=$ended
 done

@@ -25,8 +25,9 @@ int main() {
     auto communicator = tutti::Communicator::create();
     const int rank = communicator.rank(), size = communicator.size();
 
-    tutti::Stream stream;  // an ordered queue of work
+    // The buckets come first: the stream, which goes first, waits for the calls that use them.
     std::vector<std::vector<float>> buckets(kBuckets, std::vector<float>(kElements));
+    tutti::Stream stream;  // an ordered queue of work
     for (int b = 0; b < kBuckets; ++b) {
       compute(buckets[b], rank, b);
       // With a stream the call returns at once. The bucket must stay as it is until the stream has

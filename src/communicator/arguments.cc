@@ -145,8 +145,6 @@ void requireRoom(const CollectiveCall& call, Caller by, const ConstBuffer& send,
   requireHolds(name, {"recv", recv}, out.bytes, f.type, what);
 }
 
-// The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
-// Returns where the call runs.
 void requireScalar(const CollectiveCall& call, const ConstBuffer& scalarAt) {
   const auto has = scalarAt.bytes();
   if (!has || call.facts.count == 0) return;
@@ -157,6 +155,8 @@ void requireScalar(const CollectiveCall& call, const ConstBuffer& scalarAt) {
   TUTTI_REQUIRE(scalarAt.data(), name, ": scalarAt is null with ", *has, " bytes");
 }
 
+// The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
+// Returns where the call runs.
 CallPlacement placementOf(const CollectiveCall& call, Caller by, Device own) {
   const CallFacts& f = call.facts;
   const char* name = plan::toString(f.collective);

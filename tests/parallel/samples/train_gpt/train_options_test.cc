@@ -110,7 +110,7 @@ TEST(TrainOptions, OfWordsAreRefusedWithWhatThereIs) {
   EXPECT_EQ(said({"--offload", "optimizer,weights"}),
             "train_gpt: --offload: weights is none of none, optimizer, gradients, parameters");
   EXPECT_EQ(said({"--optimizer", "adam"}),
-            "train_gpt: --optimizer: adam is none of adamw, sgd; did you mean adamw?");
+            "train_gpt: --optimizer: adam is none of adamw, momentum, sgd; did you mean adamw?");
   EXPECT_EQ(said({"--schedule", "interleave"}),
             "train_gpt: --schedule: interleave is none of naive, gpipe, 1f1b, interleaved, zb-h1, "
             "zb-v; did you mean interleaved?");

@@ -142,7 +142,7 @@ TEST(PerfCommand, RefusesWithExitCodeTwoAndTheReason) {
 TEST(PerfCommand, StartsNoRanksInALaunchersRank) {
   const std::vector<std::string> ofTwo{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"};
   for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"perf", "all_reduce", "-n", "2", "-e", "8"},
+       {std::vector<std::string>{"perf", "all_reduce", "-n", "2", "-b", "8", "-e", "8"},
         {"tune", "-n", "2"}}) {
     std::vector<std::string> command{launcher::tuttiPath};
     command.insert(command.end(), words.begin(), words.end());
@@ -159,7 +159,8 @@ TEST(PerfCommand, StartsNoRanksInALaunchersRank) {
   EXPECT_NE(explained.err.find("-n 3: --measure measures the 2 ranks"), std::string::npos)
       << explained.err;
   // Of a job of one rank it may start more.
-  EXPECT_EQ(Command({launcher::tuttiPath, "perf", "all_reduce", "-n", "2", "-e", "8", "-w", "1"},
+  EXPECT_EQ(Command({launcher::tuttiPath, "perf", "all_reduce", "-n", "2", "-b", "8", "-e", "8",
+                     "-w", "1"},
                     "", {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"})
                 .wait()
                 .exitCode,

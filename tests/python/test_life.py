@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import socket
 import threading
 import time
+import types
 
 import numpy
 import pytest
@@ -156,19 +158,24 @@ def test_synchronize_waits_for_the_calls_behind_a_failed_one() -> None:
 
 
 def test_synchronize_does_not_wait_for_later_calls() -> None:
-    """On the main thread: another thread enqueues a call meanwhile, which does not end."""
+    """On the main thread: a handler, as another thread could, enqueues a call during the wait."""
     first, second = tutti.Communicator.local(2, timeout=DEADLINE)
     third, fourth = tutti.Communicator.local(2, timeout=DEADLINE)
     stream = tutti.Stream()
     result = first.all_reduce(numpy.ones(3), stream=stream)
 
-    def enqueue() -> None:
-        third.barrier(stream=stream)
-        second.all_reduce(numpy.ones(3))
+    thread = threading.Thread(target=second.all_reduce, args=(numpy.ones(3),), daemon=True)
 
-    thread = threading.Thread(target=enqueue, daemon=True)
-    thread.start()
+    def enqueue(_: int, frame: types.FrameType | None) -> None:
+        if frame is not None and frame.f_code.co_name == "synchronize":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            third.barrier(stream=stream)
+            thread.start()
+
+    before = signal.signal(signal.SIGALRM, enqueue)
+    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
     stream.synchronize()
+    signal.signal(signal.SIGALRM, before)
     assert result.tolist() == [2.0] * 3
     thread.join(DEADLINE)
     assert not stream.query()

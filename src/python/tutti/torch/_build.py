@@ -48,12 +48,12 @@ def _require_private(path: pathlib.Path) -> None:
     """What lies there is loaded into this process: nobody but this user and root may be able to write it."""
     of = path.stat()
     if of.st_uid not in (os.geteuid(), 0):
-        wrong = f"belongs to the user {of.st_uid}"
+        wrong, cure = f"belongs to the user {of.st_uid}", _CURE
     elif of.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        wrong = f"has the mode {stat.S_IMODE(of.st_mode):04o}"
+        wrong, cure = f"has the mode {stat.S_IMODE(of.st_mode):04o}", f"run chmod go-w, or {_CURE}"
     else:
         return
-    raise ImportError(f"tutti.torch: {path} {wrong}, so that others could replace the backend: run chmod go-w, or {_CURE}")
+    raise ImportError(f"tutti.torch: {path} {wrong}, so that others could replace the backend: {cure}")
 
 
 def _compiler() -> list[str]:

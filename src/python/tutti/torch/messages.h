@@ -41,8 +41,8 @@ class MessageTransfer final : public Task {
  public:
   static constexpr int kAnyRank = -1;
 
-  MessageTransfer(milliseconds timeout, int peer, Label label, void* data, size_t bytes)
-      : Task(timeout), label(label), data(data), bytes(bytes), peer(peer) {}
+  MessageTransfer(milliseconds timeout, int otherRank, Label name, void* buffer, size_t byteCount)
+      : Task(timeout), label(name), data(buffer), bytes(byteCount), peer(otherRank) {}
 
   const Label label;
   void* const data;

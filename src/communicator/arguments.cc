@@ -222,7 +222,6 @@ executor::Transfer transferOf(const char* what, Caller by, const void* data, uin
                 by.size - 1);
   const uint64_t bytes = multiply(count, 1, type);
   TUTTI_REQUIRE(bytes <= base::kMostTransferBytes, what, " of ", bytes, " bytes");
-  TUTTI_REQUIRE(bytes == 0 || data, what, " is null with count ", count);
   // Only receives are written to.
   return {peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, type};
 }
@@ -233,6 +232,8 @@ executor::Transfer transferOf(const char* call, Caller by, const NamedBuffer& bu
                               std::optional<size_t> count, std::optional<DataType> type, int peer) {
   const DataType known = typeOf(call, type, {&buffer, 1});
   const uint64_t elements = countOf(call, count, buffer, 1, known);
+  TUTTI_REQUIRE(elements == 0 || buffer.memory.data(), call, ": ", buffer.name,
+                " is null with count ", elements);
   const auto transfer = transferOf(call, by, buffer.memory.data(), elements, known, peer);
   requireHolds(call, buffer, transfer.bytes, known, base::message("count ", elements));
   return transfer;
@@ -247,6 +248,8 @@ std::vector<executor::Transfer> transfersOf(const NamedBuffer& buffer, Caller by
       placeBlocks(name.c_str(), counts, offsets, type, static_cast<size_t>(by.size));
   requireHolds("alltoallv", buffer, plan::endOf(places), type, std::string(buffer.name) + "Counts");
   for (size_t peer = 0; peer < places.size(); ++peer) {
+    TUTTI_REQUIRE(counts[peer] == 0 || buffer.memory.data(), name, " is null with count ",
+                  counts[peer]);
     all.push_back(transferOf(name.c_str(), by, buffer.memory.data(), counts[peer], type,
                              static_cast<int>(peer)));
     if (places[peer].bytes > 0) all.back().data += places[peer].offset;

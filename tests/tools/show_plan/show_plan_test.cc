@@ -121,7 +121,7 @@ TEST(PlanCommand, ProvesAndShowsThePlanOfAFile) {
   const std::string file = folder.path() / "plan.json", other = folder.path() / "other.json";
   for (const char* algorithm : {"ring", "two_shot", "mapped"}) {
     const std::string json =
-        runTutti({"plan", algorithm, "reduce", "-n", "5", "--root", "3", "--json"}).out;
+        runTutti({"plan", algorithm, "reduce", "-n", "5", "--root", "3", "--json", "-"}).out;
     std::ofstream(file) << json;
     const Result shown = runTutti({"plan", "--file", file, "-b", "4K"});
     EXPECT_EQ(shown.exitCode, 0) << shown.err;
@@ -132,17 +132,17 @@ TEST(PlanCommand, ProvesAndShowsThePlanOfAFile) {
     EXPECT_NE(shown.out.find(" us  reduce ring simple"), std::string::npos) << shown.out;
     EXPECT_NE(shown.out.find("\nrank 4\n"), std::string::npos) << shown.out;
     const Result again =
-        runTutti({"plan", "--file", file, "--json", "--svg", folder.path() / "p.svg"});
+        runTutti({"plan", "--file", file, "--json", "-", "--svg", folder.path() / "p.svg"});
     EXPECT_EQ(again.exitCode, 0) << again.err;
     const Json before = Json::parse(json), after = Json::parse(again.out);
     EXPECT_EQ(after["spec"]["algorithm"], "file");
     EXPECT_EQ(after["programs"], before["programs"]);
     std::ofstream(other) << again.out;
-    EXPECT_EQ(runTutti({"plan", "--file", other, "--json"}).out, again.out);
+    EXPECT_EQ(runTutti({"plan", "--file", other, "--json", "-"}).out, again.out);
     EXPECT_TRUE(folder.read("p.svg").starts_with("<svg"));
   }
   std::ofstream(file) << runTutti({"plan", "hierarchical", "all_gather", "-n", "8", "--hosts",
-                                   "3,1,4", "--json"})
+                                   "3,1,4", "--json", "-"})
                              .out;
   const Result hosts = runTutti({"plan", "--file", file});
   EXPECT_EQ(hosts.exitCode, 0) << hosts.err;
@@ -176,7 +176,7 @@ TEST(PlanCommand, RefusesAFileByName) {
   };
   EXPECT_EQ(refusal({}),
             "tutti plan: the algorithm file " + file + " is not there, or is no regular file\n");
-  Json json = Json::parse(runTutti({"plan", "ring", "all_reduce", "-n", "3", "--json"}).out);
+  Json json = Json::parse(runTutti({"plan", "ring", "all_reduce", "-n", "3", "--json", "-"}).out);
   json["programs"][1]["lanes"][0]["steps"].erase(1);
   std::ofstream(file) << json.dump();
   EXPECT_TRUE(refusal({}).starts_with("tutti plan: " + file +
@@ -191,7 +191,7 @@ TEST(PlanCommand, RefusesAFileByName) {
     EXPECT_EQ(refusal(words),
               "tutti plan: --file says the collective, the ranks and the root: name none of "
               "these\n");
-  std::ofstream(file) << runTutti({"plan", "ring", "all_reduce", "-n", "4", "--json"}).out;
+  std::ofstream(file) << runTutti({"plan", "ring", "all_reduce", "-n", "4", "--json", "-"}).out;
   EXPECT_NE(refusal({"--deterministic"}).find("does not add in the canonical order"),
             std::string::npos);
   EXPECT_EQ(runTutti({"plan", "-n", "2"}).err, "tutti plan: name a collective, or --file\n");

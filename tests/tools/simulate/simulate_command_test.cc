@@ -145,7 +145,8 @@ TEST(SimulateCommand, RefusesByName) {
   EXPECT_EQ(refusal({"scan", "-n", "8", "--topology", folder.path().string() + "/wrong.json"}),
             "tutti simulate: " + folder.path().string() + "/wrong.json: there is no inside\n");
   EXPECT_TRUE(contains(refusal({"scan", "-n", "8", "--topology", "b100-8"}),
-                       "/share/tutti/topologies: a100-8, h100-8, h100-8-one-nic, h100-8-pods\n"));
+                       "/share/tutti/topologies: a100-8, h100-8, h100-8-one-nic, h100-8-pods; did "
+                       "you mean a100-8?\n"));
   EXPECT_EQ(refusal({"all_reduce", "-n", "16,8", "--topology", "h100-8", "--algo", "hierarchical"}),
             "tutti simulate: --algo hierarchical does not exist for all_reduce on 8 ranks of one "
             "host\n");

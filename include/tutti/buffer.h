@@ -10,9 +10,10 @@
 /// - `void*`, `std::byte*`, `char*`: neither. The call sets `type` and `count`.
 /// - A span of `std::byte` or `char`; `{void*, bytes}`: how many bytes. The call sets `type`.
 ///
-/// Memory of other types, as bool, long double or a class, does not compile. If the elements are
-/// something else than their C++ type says, cast the pointer to `void*` and set the call's `type`.
-/// A buffer is a value and owns nothing. It is null by default.
+/// Memory of other types, as bool, long double or a class, does not compile; nor does
+/// std::vector<bool>, whose elements are bits. If the elements are something else than their C++
+/// type says, cast the pointer to `void*` and set the call's `type`. A buffer is a value and owns
+/// nothing. It is null by default.
 
 #include <array>
 #include <cstddef>
@@ -22,6 +23,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 #if __cplusplus > 202002L && __has_include(<stdfloat>)
 #include <stdfloat>
 #endif
@@ -85,9 +87,12 @@ template <class T>
 concept BufferElement = TypedElement<T> || UntypedElement<T>;
 
 /// What From points to, or is a span of; std::false_type, which is no element, if it does neither.
+/// std::vector<bool> is no span, and named as what it seems to be.
 template <class From>
 auto elementOf() {
-  if constexpr (std::is_pointer_v<std::remove_cvref_t<From>>)
+  if constexpr (std::is_same_v<std::remove_cvref_t<From>, std::vector<bool>>)
+    return std::type_identity<bool>();
+  else if constexpr (std::is_pointer_v<std::remove_cvref_t<From>>)
     return std::type_identity<std::remove_pointer_t<std::remove_cvref_t<From>>>();
   else if constexpr (requires(From && from) { std::span(static_cast<From&&>(from)); })
     return std::type_identity<typename decltype(std::span(std::declval<From>()))::element_type>();

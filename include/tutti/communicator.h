@@ -319,7 +319,8 @@ class Communicator {
 
   /// \name Prepared calls
   /// Each prepares the call with these arguments, to be started later and many times (a persistent
-  /// operation). Not collective. Throws InvalidArgument as the call would.
+  /// operation). Not collective. Throws InvalidArgument as the call would. Name the arguments'
+  /// type, as in `prepare(AllReduceArgs{.send = x, .recv = y})`.
   /// @{
   PreparedCall prepare(const AllReduceArgs& args);
   PreparedCall prepare(const ReduceArgs& args);

@@ -3,6 +3,10 @@
 /// \file
 /// Element types and reductions.
 
+#if __cplusplus < 202002L
+#error "Tutti needs C++20: compile with -std=c++20"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>

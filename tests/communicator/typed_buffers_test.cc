@@ -52,6 +52,7 @@ static_assert(!kWrites<const std::vector<int>&> && !kWrites<ConstBuffer>);
 static_assert(!kReads<bool*> && !kReads<long double*> && !kReads<Untyped*> && !kReads<int**>);
 static_assert(!kReads<volatile int*> && !kReads<std::vector<Untyped>&> && !kReads<wchar_t*>);
 static_assert(!kReads<int> && !kReads<double> && !kReads<std::vector<bool>&>);
+static_assert(IsMemory<const std::vector<bool>&>);  // refused by a deleted constructor
 static_assert(!kReads<std::vector<float>> && !kWrites<std::vector<float>>);  // would dangle
 static_assert(!std::is_constructible_v<ConstBuffer, bool*, size_t>);
 static_assert(!std::is_constructible_v<MutableBuffer, const int*, size_t>);

@@ -99,7 +99,7 @@ TEST(SmallSamples, HoldWhatWasPlannedOnGpusToo) {
 // It fails by itself where ranks differ from one rank, or take and send what the formulas do not
 // say. Beside scores, for which a GPU's kernels have memory of their own, that is the host's.
 TEST(SmallSamples, AttendOnGpusToo) {
-  const std::regex atMost("activations at most [^\n]*\n");
+  const std::regex atMost("peak activations [^\n]*\n");
   for (const char* flags : {" --length 8 --width 8 --heads 2 --kv-heads 2",
                             " --ranks 2 --length 12 --width 8 --heads 2 --kv-heads 2",
                             " --ranks 2 --length 8 --width 16 --heads 4 --kv-heads 2"}) {

@@ -168,7 +168,8 @@ TEST(ExplainCommand, RefusesByName) {
 TEST(ExplainCommand, NamesThePlanOfAFile) {
   const TemporaryFolder folder;
   const std::string file = folder.path() / "plan.json";
-  std::ofstream(file) << runTutti({"plan", "double_tree", "all_reduce", "-n", "4", "--json"}).out;
+  std::ofstream(file)
+      << runTutti({"plan", "double_tree", "all_reduce", "-n", "4", "--json", "-"}).out;
   const auto explained = [&](const std::string& collective) {
     const Result run = Command({tuttiPath, "explain", collective, "-n", "4", "--count", "1K"}, {},
                                {"TUTTI_ALGORITHM_FILE=" + file})

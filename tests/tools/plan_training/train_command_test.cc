@@ -166,7 +166,7 @@ TEST(TrainCommand, Runs) {
          R"("num_hidden_layers":2,"hidden_size":64,"num_attention_heads":4,"intermediate_size":64})";
   const launcher::Result run =
       launcher::runTutti({"plan-training", "--model", folder.path(), "-n", "2", "--memory", "1G",
-                          "--context", "16", "--batch", "4", "--type", "float32", "--json"});
+                          "--context", "16", "--batch", "4", "--type", "float32", "--json", "-"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
   const auto plan = nlohmann::json::parse(run.out);
   std::string command = plan["layouts"][0]["train_gpt"];

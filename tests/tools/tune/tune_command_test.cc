@@ -113,7 +113,7 @@ TEST(TuneCommand, RefusesByName) {
   EXPECT_TRUE(contains(refusal({"-n", "2", "--turns", "1", "--record", "/nowhere/x"}),
                        "--record /nowhere/x cannot be written"));
   EXPECT_TRUE(contains(refusal({}), "-n N starts several"));
-  EXPECT_TRUE(contains(refusal({"--from", "/dev/null"}), "nothing was recorded in /dev/null"));
+  EXPECT_TRUE(contains(refusal({"--from", "/dev/null"}), "is no regular file"));
   const Result forced = runShell(2, "TUTTI_ALGORITHM=ring exec " + tuttiPath + " tune");
   EXPECT_NE(forced.exitCode, 0);
   EXPECT_TRUE(contains(forced.err, "TUTTI_ALGORITHM=ring forces")) << forced.err;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/base/nearest_name.h"
 #include "src/base/printable.h"
 #include "src/base/read_text.h"
 #include "src/plan/hosts.h"
@@ -83,6 +84,17 @@ AlgorithmInfo infoFor(const PlanSpec& own,
           .symmetry = [](const PlanSpec& spec) { return plan::Symmetry::none(spec.ranks); }};
 }
 
+/// What the call may name: "ring, two_shot or mapped".
+std::string existingNames(const plan::CollectiveRequest& request,
+                          const topology::Topology& topology) {
+  std::vector<std::string> names = plan::algorithmNames();
+  std::erase_if(names, [&](const std::string& name) {
+    return !exists(name, request.collective, topology.ranks, plan::hostsInOrder(topology.hostOf),
+                   request.uneven);
+  });
+  return names.empty() ? "none" : base::listOfNames(names);
+}
+
 }  // namespace
 
 AlgorithmFile::AlgorithmFile(const std::string& path, const std::string& text)
@@ -157,26 +169,6 @@ Program build(const PlanSpec& spec, int rank, const AlgorithmFile* file) {
   return file && spec == file->spec() ? file->info().build(spec, rank) : build(spec, rank);
 }
 
-namespace {
-
-/// "direct, ring, mapped": what a call may name.
-std::string existing(const plan::CollectiveRequest& request, const topology::Topology& topology) {
-  std::vector<std::string> names;
-  for (const AlgorithmInfo& info : registry().algorithms()) {
-    const std::string name(plan::toString(info.algorithm));
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  }
-  names.emplace_back("mapped");
-  std::string list;
-  for (const std::string& name : names)
-    if (exists(name, request.collective, topology.ranks, plan::hostsInOrder(topology.hostOf),
-               request.uneven))
-      list += (list.empty() ? "" : ", ") + name;
-  return list.empty() ? "none" : list;
-}
-
-}  // namespace
-
 std::string whyNot(const std::string& name, const plan::CollectiveRequest& request,
                    const topology::Topology& topology, const AlgorithmFile* file) {
   if (name == kByFile) {
@@ -194,7 +186,7 @@ std::string whyNot(const std::string& name, const plan::CollectiveRequest& reque
     return {};
   return base::message("the algorithm ", base::printable(name), " does not exist for ",
                        plan::toString(request.collective), " on ", topology.ranks,
-                       " ranks; there are ", existing(request, topology));
+                       " ranks; there are ", existingNames(request, topology));
 }
 
 }  // namespace tutti::collectives

@@ -75,18 +75,8 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
 
 /// By which a request may name an algorithm.
 std::vector<std::string> algorithmWords() {
-  std::vector<std::string> words;
-  for (int i = 0; i < plan::kAlgorithmCount; ++i)
-    words.emplace_back(plan::toString(static_cast<Algorithm>(i)));
-  words.emplace_back(kPreferMapped);
+  std::vector<std::string> words = plan::algorithmNames();
   words.emplace_back(kByFile);
-  return words;
-}
-
-std::vector<std::string> collectiveWords() {
-  std::vector<std::string> words;
-  for (int i = 0; i < plan::kCollectiveCount; ++i)
-    words.emplace_back(plan::toString(static_cast<Collective>(i)));
   return words;
 }
 
@@ -98,8 +88,7 @@ void checkName(const std::string& algorithm) {
   for (int i = 0; i < plan::kAlgorithmCount; ++i)
     if (named.algorithm == plan::toString(static_cast<Algorithm>(i))) return;
   base::fail(ErrorCode::InvalidArgument, "algorithm \"", base::printable(algorithm), "\" is not ",
-             plan::algorithmNames(), ", nor ", kByFile,
-             base::didYouMean(algorithm, algorithmWords()));
+             base::listOfNames(algorithmWords()), base::didYouMean(algorithm, algorithmWords()));
 }
 
 /// Whether a preference may name it. Each algorithm that a collective has for some ranks and hosts
@@ -112,7 +101,8 @@ bool preferable(const std::string& name, Collective collective) {
 void requirePreference(const topology::Preference& p, const std::string& where) {
   const auto collective = plan::parseCollective(p.collective);
   TUTTI_REQUIRE(collective, where, ": there is no collective '", p.collective,
-                "': ", plan::collectiveNames(), base::didYouMean(p.collective, collectiveWords()));
+                "': ", base::listOfNames(plan::collectiveNames()),
+                base::didYouMean(p.collective, plan::collectiveNames()));
   const AlgorithmName named(p.algorithm);
   TUTTI_REQUIRE(named.wellFormed, where, ": \"", p.algorithm,
                 "\": behind the slash is no number of channels");
@@ -121,10 +111,8 @@ void requirePreference(const topology::Preference& p, const std::string& where) 
   std::vector<std::string> known = algorithmWords();
   std::erase_if(known, [&](const std::string& name) { return !preferable(name, *collective); });
   known.emplace_back(kPreferStaged);
-  std::string all;
-  for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
   base::fail(ErrorCode::InvalidArgument, where, ": ", p.collective, " has no algorithm \"",
-             p.algorithm, "\": ", all, base::didYouMean(p.algorithm, known));
+             p.algorithm, "\": ", base::listOfNames(known), base::didYouMean(p.algorithm, known));
 }
 
 /// What the tuning table prefers for such a call.

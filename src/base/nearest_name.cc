@@ -66,6 +66,13 @@ std::optional<std::string> nearestName(std::string_view word, std::span<const st
   return nearest(word, names);
 }
 
+std::string listOfNames(std::span<const std::string> names) {
+  std::string list;
+  for (size_t i = 0; i < names.size(); ++i)
+    list += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
+  return list;
+}
+
 std::string didYouMean(std::string_view word, std::span<const std::string> names,
                        std::string_view prefix) {
   const auto meant = nearestName(word, names);

@@ -1,6 +1,7 @@
 #pragma once
 
-// "did you mean ...?": which of some names is probably meant by a word that is none of them.
+// What to say of a word that is none of some names: which names there are, and which one is
+// probably meant.
 
 #include <optional>
 #include <span>
@@ -15,6 +16,9 @@ namespace tutti::base {
 std::optional<std::string> nearestName(std::string_view word,
                                        std::span<const std::string_view> names);
 std::optional<std::string> nearestName(std::string_view word, std::span<const std::string> names);
+
+/// "a, b or c".
+std::string listOfNames(std::span<const std::string> names);
 
 /// "; did you mean ring?", or nothing where none is near. `prefix` stands before the name that is
 /// shown: the names and the word are without it.

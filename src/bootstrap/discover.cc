@@ -86,7 +86,7 @@ Rendezvous onThisHost(const LaunchFacts& facts, const std::optional<std::string>
 
 /// Who says which rank this is. `tutti run` gives an id, too: without one its variables are set by
 /// hand.
-std::string sayer(const LaunchFacts& facts) {
+std::string whoSaysTheRank(const LaunchFacts& facts) {
   return facts.launcher == "tutti run" ? "TUTTI_RANK" : facts.launcher;
 }
 
@@ -101,7 +101,8 @@ Rendezvous withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
             .openedByRankZero = true};
   }
   if (!facts.oneHost)
-    base::fail(ErrorCode::Refused, sayer(facts), " says rank ", facts.rank, " of ", facts.size,
+    base::fail(ErrorCode::Refused, whoSaysTheRank(facts), " says rank ", facts.rank, " of ",
+               facts.size,
                ", which may be on several hosts, and nothing says who may join: set "
                "TUTTI_JOB_KEY to one secret on all ranks (or TUTTI_ALLOW_UNAUTHENTICATED=1)");
   return onThisHost(facts, {});
@@ -140,8 +141,8 @@ Identity identify(const LaunchFacts& facts, const Lookup& lookup) {
   } else if (facts.size != 1) {
     const auto key = jobKey(lookup, facts.rank);
     const bool known = facts.oneHost && !facts.run.empty();
-    TUTTI_REQUIRE(facts.host || known, sayer(facts), " says rank ", facts.rank, " of ", facts.size,
-                  ", and ", whatIsMissing(facts, key.has_value()));
+    TUTTI_REQUIRE(facts.host || known, whoSaysTheRank(facts), " says rank ", facts.rank, " of ",
+                  facts.size, ", and ", whatIsMissing(facts, key.has_value()));
     Rendezvous point = !facts.host ? onThisHost(facts, key)
                        : key       ? withKey(facts, rendezvousPort(facts, lookup), *key)
                                    : withoutKey(facts, lookup);

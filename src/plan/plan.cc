@@ -20,13 +20,6 @@ constexpr std::array<const char*, kAlgorithmCount + 1> kAlgorithms{
 constexpr std::array<const char*, 2> kProtocols{"simple", "mapped"};
 constexpr std::array<const char*, 3> kBuffers{"in", "out", "scratch"};
 
-std::string listOf(std::span<const char* const> names, const std::string& last) {
-  std::string list;
-  for (const char* name : names)
-    if (name != last) list += list.empty() ? name : std::string(", ") + name;
-  return list + " or " + last;
-}
-
 template <size_t N, class T>
 const char* name(const std::array<const char*, N>& names, T value) {
   const auto index = static_cast<size_t>(value);
@@ -46,9 +39,11 @@ std::optional<Collective> parseCollective(const std::string& name) {
   return {};
 }
 
-std::string collectiveNames() { return listOf(kCollectives, toString(Collective::Barrier)); }
-std::string algorithmNames() {
-  return listOf(std::span(kAlgorithms).first<kAlgorithmCount>(), toString(Protocol::Mapped));
+std::vector<std::string> collectiveNames() { return {kCollectives.begin(), kCollectives.end()}; }
+std::vector<std::string> algorithmNames() {
+  std::vector<std::string> names(kAlgorithms.begin(), kAlgorithms.begin() + kAlgorithmCount);
+  names.emplace_back(toString(Protocol::Mapped));
+  return names;
 }
 
 uint64_t PlanSpec::hash() const {

@@ -58,9 +58,9 @@ const char* toString(Algorithm);   ///< "ring", "double_tree", "recursive", ...
 const char* toString(Protocol);    ///< "simple", "mapped"
 const char* toString(Buffer);      ///< "in", "out", "scratch"
 std::optional<Collective> parseCollective(const std::string& name);
-std::string collectiveNames();  ///< "all_reduce, all_gather, ... or barrier"
-std::string algorithmNames();   ///< the library's: "ring, double_tree, ... or mapped", which forces
-                                ///< a protocol
+std::vector<std::string> collectiveNames();
+/// The library's, and "mapped", which forces a protocol.
+std::vector<std::string> algorithmNames();
 
 /// True where results are sums over all ranks.
 constexpr bool reducesAll(Collective c) {

@@ -124,7 +124,7 @@ TEST(Chooser, ForcedAlgorithmsAreTakenOrRefused) {
   EXPECT_EQ(
       refusal({.algorithm = "rings"}),
       "algorithm \"rings\" is not ring, double_tree, recursive, one_shot, two_shot, pairwise, "
-      "hierarchical or mapped, nor file; did you mean ring?");
+      "hierarchical, mapped or file; did you mean ring?");
   for (const char* name : {"ring/", "ring/0", "ring/-1", "ring/2x", "ring/2/2", "ring/99999999999"})
     EXPECT_EQ(refusal({.algorithm = name}),
               base::message("algorithm \"", name, "\": behind the slash is no number of channels"));
@@ -266,7 +266,7 @@ prefer = [
   EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
   EXPECT_EQ(outcome.text, path +
                               ", line 4: alltoall has no algorithm \"ring\": one_shot, "
-                              "pairwise, mapped, staged");
+                              "pairwise, mapped or staged");
   std::remove(path.c_str());
 }
 
@@ -277,7 +277,7 @@ TEST(Chooser, NamesWhatAPreferenceProbablyMeans) {
     return tests::outcomeOf([&] { requirePreferences(tuning); }).text;
   };
   EXPECT_TRUE(refusal("al_reduce", "ring").ends_with("; did you mean all_reduce?"));
-  EXPECT_TRUE(refusal("all_reduce", "rng").ends_with(", staged; did you mean ring?"));
+  EXPECT_TRUE(refusal("all_reduce", "rng").ends_with(" or staged; did you mean ring?"));
   EXPECT_TRUE(refusal("all_reduce", "stagd").ends_with("; did you mean staged?"));
 }
 

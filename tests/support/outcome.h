@@ -25,6 +25,17 @@ inline Outcome outcomeOf(const std::function<void()>& call) {
   return {};
 }
 
+/// What the InvalidArgument says that `call` throws; "accepted" where it throws nothing.
+inline std::string refusalOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::InvalidArgument) << e.what();
+    return e.what();
+  }
+  return "accepted";
+}
+
 inline void expectError(const Outcome& outcome, ErrorCode code, const std::string& words) {
   EXPECT_EQ(outcome.code, code) << outcome.text;
   EXPECT_NE(outcome.text.find(words), std::string::npos) << outcome.text << "\n  lacks: " << words;

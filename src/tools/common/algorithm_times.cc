@@ -30,7 +30,7 @@ constexpr uint64_t kLeastBlock = 8;
 constexpr int64_t kLeastCalls = 3, kMostCalls = 300;
 
 /// Between hosts each with all numbers of channels that the chooser knows.
-std::vector<std::string> algorithmNames(const topology::Topology& topology) {
+std::vector<std::string> timedAlgorithms(const topology::Topology& topology) {
   std::vector<std::string> names{collectives::kPreferMapped};
   for (int i = 0; i < plan::kAlgorithmCount; ++i) {
     const std::string name = plan::toString(static_cast<plan::Algorithm>(i));
@@ -227,7 +227,7 @@ AlgorithmTimes::AlgorithmTimes(Communicator& c)
     : c_(c), sameRanks_(sameRanks("")), clockAhead_(clockAhead(c)), place_(placeOnMachine(c)) {
   if (c.size() == 1) return;
   const auto hosts = plan::hostsInOrder(c.hosts());
-  for (const std::string& name : algorithmNames(communicator::Inspection::topology(c))) {
+  for (const std::string& name : timedAlgorithms(communicator::Inspection::topology(c))) {
     bool exists = false;
     for (int i = 0; i < plan::kCollectiveCount && !exists; ++i)
       exists = collectives::exists(name, static_cast<plan::Collective>(i), c.size(), hosts);

@@ -20,21 +20,6 @@ std::vector<std::string> namesOfAll(int count) {
 
 std::vector<std::string> typeNames() { return namesOfAll<DataType>(kDataTypeCount); }
 std::vector<std::string> opNames() { return namesOfAll<ReduceOp>(kReduceOpCount); }
-std::vector<std::string> collectiveNames() {
-  return namesOfAll<plan::Collective>(plan::kCollectiveCount);
-}
-std::vector<std::string> algorithmNames() {
-  auto names = namesOfAll<plan::Algorithm>(plan::kAlgorithmCount);
-  names.emplace_back(toString(plan::Protocol::Mapped));
-  return names;
-}
-
-std::string listOfNames(const std::vector<std::string>& names) {
-  std::string list;
-  for (size_t i = 0; i < names.size(); ++i)
-    list += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
-  return list;
-}
 
 void refuseName(const std::string& what, std::string_view word,
                 const std::vector<std::string>& names) {

@@ -8,18 +8,16 @@
 
 #include <tutti/types.h>
 
+#include "src/base/nearest_name.h"
 #include "src/plan/plan.h"
 
 namespace tutti::tools {
 
 std::vector<std::string> typeNames();
 std::vector<std::string> opNames();
-std::vector<std::string> collectiveNames();
-/// With "mapped".
-std::vector<std::string> algorithmNames();
-
-/// "a, b or c".
-std::string listOfNames(const std::vector<std::string>& names);
+using base::listOfNames;
+using plan::algorithmNames;
+using plan::collectiveNames;
 
 /// Throws InvalidArgument: `what`, the names there are, and the one that was meant.
 [[noreturn]] void refuseName(const std::string& what, std::string_view word,

@@ -7,20 +7,12 @@
 #include <tutti/error.h>
 
 #include "src/tools/common/table.h"
+#include "tests/support/outcome.h"
 
 namespace tutti::tools {
 namespace {
 
-template <class Call>
-std::string refusalOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
-    return error.what();
-  }
-  return "accepted";
-}
+using tests::refusalOf;
 
 TEST(Names, AreAllThatAreParsed) {
   EXPECT_EQ(typeNames().size(), static_cast<size_t>(kDataTypeCount));

@@ -13,6 +13,7 @@
 #include "src/tools/common/names.h"
 #include "src/tools/simulate/cluster_file.h"
 #include "src/tools/simulate/simulate.h"
+#include "tests/support/outcome.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tutti::tools {
@@ -28,16 +29,7 @@ SimulateOptions parse(std::vector<const char*> words) {
   return std::get<SimulateOptions>(parseSimulate(static_cast<int>(words.size()), words.data()));
 }
 
-template <class Call>
-std::string refusalOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
-    return error.what();
-  }
-  return "accepted";
-}
+using tests::refusalOf;
 
 TEST(SimulateOptions, TakeListsAnywhere) {
   const SimulateOptions o =
@@ -67,8 +59,9 @@ TEST(SimulateOptions, AreRefusedByName) {
     words.insert(words.end(), {"-n", "8", "--topology", "x"});
     return refusalOf([&] { parse(words); });
   };
-  EXPECT_EQ(refusal({"all_produce"}), "there is no collective 'all_produce': " +
-                                          plan::collectiveNames() + "; did you mean all_reduce?");
+  EXPECT_EQ(refusal({"all_produce"}),
+            "there is no collective 'all_produce': " + listOfNames(plan::collectiveNames()) +
+                "; did you mean all_reduce?");
   EXPECT_EQ(refusal({"scan", "--size", "1K,x"}),
             "--size x is not a size: a whole number of bytes, or a number with K, M or G");
   EXPECT_EQ(refusal({"scan", "--size", "1K,,2K"}),

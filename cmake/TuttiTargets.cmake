@@ -115,14 +115,16 @@ endfunction()
 # tutti_parses_options(NAME [PRECOMPILED TARGET]): of a target that defines command lines with CLI11:
 # its sources are not optimized for speed, those that include the header are compiled together, and it is
 # read once, or is that of TARGET. The others are compiled without, as what it defines costs seconds even
-# where nothing uses it. The demo, which is one program, precompiles nothing here: two readings cost less.
+# where nothing uses it, and together where CMAKE_UNITY_BUILD says so. The demo, which is one program, precompiles
+# nothing here: two readings cost less.
 function(tutti_parses_options name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "" ${ARGN})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  set(headers "CLI/CLI.hpp|src/tools/common/command_line.h")
-  if(CMAKE_BUILD_TYPE STREQUAL "Demo")
+  if(CMAKE_UNITY_BUILD)
     tutti_compile_together(${name} others ".*")
-    tutti_compile_together(${name} options ${headers})
+  endif()
+  tutti_compile_together(${name} options "CLI/CLI.hpp|src/tools/common/command_line.h")
+  if(CMAKE_BUILD_TYPE STREQUAL "Demo")
     return()
   endif()
   if(ARG_PRECOMPILED AND NOT ARG_PRECOMPILED STREQUAL name)
@@ -130,7 +132,6 @@ function(tutti_parses_options name)
   else()
     target_precompile_headers(${name} PRIVATE <CLI/CLI.hpp>)
   endif()
-  tutti_compile_together(${name} options ${headers})
   get_target_property(sources ${name} SOURCES)
   foreach(source IN LISTS sources)
     get_source_file_property(group ${source} UNITY_GROUP)

@@ -10,6 +10,7 @@
 namespace tutti::parallel {
 
 inline constexpr int kMostDrawnRanks = 16;
+inline constexpr int kMargin = 20;
 inline constexpr const char* kInk = "#303030";
 inline constexpr const char* kMiddle = "text-anchor=\"middle\" font-size=\"11\"";
 

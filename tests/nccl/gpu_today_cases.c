@@ -137,6 +137,7 @@ static void puts_of_rank(const Rank* rank) {
   OK(ncclMemAlloc((void**)&inbox, 4 * kCount));
   CUDA(cudaMemset(inbox, 0, 4 * kCount));
   CUDA(cudaDeviceSynchronize()); /* before somebody puts there */
+  meet(rank, 0);                 /* and before a wait of another thread is in line on this device */
   ncclWindow_t window = NULL;
   OK(ncclCommWindowRegister(g.comm, inbox, 4 * kCount, &window, NCCL_WIN_COLL_SYMMETRIC));
   void* at = NULL;
@@ -161,7 +162,7 @@ static void puts_of_rank(const Rank* rank) {
     check_input(&g, g.out, ncclFloat32, before, 0, kCount);
   }
   FAILS(ncclSignal(next, 1, 0, 0, g.comm, g.stream), ncclInvalidArgument, "numRmaSig");
-  meet(rank, 0);
+  meet(rank, 1);
   OK(ncclCommWindowDeregister(g.comm, window));
   OK(ncclMemFree(inbox));
   end_gpu(&g);

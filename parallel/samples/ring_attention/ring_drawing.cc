@@ -12,7 +12,7 @@ namespace {
 
 using tutti::base::Svg;
 
-constexpr int kMargin = 20, kLabel = 130, kHead = 64, kFoot = 44;
+constexpr int kLabel = 130, kHead = 64, kFoot = 44;
 constexpr int kSquare = 44, kBar = 20, kWidth = 2 * kSquare, kHeight = kBar + 2 * kSquare;
 constexpr int kAcross = kWidth + 52, kDown = kHeight + 26;  // from a cell to the next one
 constexpr const char* kComputed = "#9fc5e8";

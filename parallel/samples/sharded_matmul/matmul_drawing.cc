@@ -11,7 +11,7 @@ namespace {
 
 using tutti::base::Svg;
 
-constexpr int kMargin = 20, kTitle = 34, kSide = 104, kArrow = 118, kSign = 36, kStack = 18;
+constexpr int kTitle = 34, kSide = 104, kArrow = 118, kSign = 36, kStack = 18;
 constexpr int kBand = kSide + 88;  // a product
 constexpr const char* kAllRanks = "#dfe7ee";
 

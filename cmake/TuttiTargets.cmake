@@ -112,15 +112,15 @@ function(tutti_compile_together name group headers)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# tutti_parses_options(NAME [PRECOMPILED TARGET]): of a target that defines command lines with CLI11:
+# tutti_parses_options(NAME [TOGETHER] [PRECOMPILED TARGET]): of a target that defines command lines with CLI11:
 # its sources are not optimized for speed, those that include the header are compiled together, and it is
 # read once, or is that of TARGET. The others are compiled without, as what it defines costs seconds even
-# where nothing uses it, and together where CMAKE_UNITY_BUILD says so. The demo, which is one program, precompiles
-# nothing here: two readings cost less.
+# where nothing uses it; TOGETHER, where CMAKE_UNITY_BUILD says so. The demo, which is one program, precompiles nothing
+# here: two readings cost less.
 function(tutti_parses_options name)
-  cmake_parse_arguments(ARG "" "PRECOMPILED" "" ${ARGN})
+  cmake_parse_arguments(ARG "TOGETHER" "PRECOMPILED" "" ${ARGN})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(CMAKE_UNITY_BUILD)
+  if(ARG_TOGETHER AND CMAKE_UNITY_BUILD)
     tutti_compile_together(${name} others ".*")
   endif()
   tutti_compile_together(${name} options "CLI/CLI.hpp|src/tools/common/command_line.h")

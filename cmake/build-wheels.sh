@@ -25,7 +25,8 @@ case $wheel in
 esac
 
 "$python" -m venv "$tools/check"
-"$tools/check/bin/pip" install --quiet --disable-pip-version-check "$wheel" pytest ml_dtypes
+"$tools/check/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r tests/requirements-python.txt
+"$tools/check/bin/pip" install --quiet --disable-pip-version-check "$wheel"
 env -u TUTTI_BUILD_DIR -u PYTHONPATH "$tools/check/bin/python" -m pytest -q -p no:cacheprovider tests/python
 mv "$wheel" build/wheels/
 echo "build/wheels/$(basename "$wheel")"

@@ -24,7 +24,7 @@ void join(cudaStream_t stream, const CapturePointer& capture) {
 }
 
 /// All its streams stop capturing.
-void close(const CapturePointer& capture) {
+void endCapture(const CapturePointer& capture) {
   for (cudaStream_t stream : capture->streams) {
     stream->capture = nullptr;
     stream->frontier.clear();
@@ -142,7 +142,7 @@ void leaveCapture(cudaStream_t stream) {
   std::erase(capture->streams, stream);
   stream->capture = nullptr;
   if (capture->origin != stream) return;
-  close(capture);
+  endCapture(capture);
   if (!capture->isGraphGiven) dropGraph(capture->graph);
 }
 
@@ -168,7 +168,7 @@ cudaError_t end(cudaStream_t stream, cudaGraph_t* to) {
     error = cudaErrorStreamCaptureInvalidated;
   else if (!isJoined(*capture))
     error = cudaErrorStreamCaptureUnjoined;
-  close(capture);
+  endCapture(capture);
   *to = capture->graph;
   if (error != cudaSuccess) {
     if (!capture->isGraphGiven) dropGraph(capture->graph);

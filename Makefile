@@ -12,7 +12,7 @@ TEXT ?=
 .PHONY: help demo test build tests package asan tsan thorough seeds long fuzz rdma torch wheel bench docs format packages configure clean
 
 help:
-	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks, in some four minutes'
+	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks, in some three minutes'
 	@echo 'make test     all tests but the long and the thorough ones, and a subset under the sanitizers'
 	@echo 'make build    the library and the programs, in build/'
 	@echo 'make package  Debian packages and a tarball for any folder, in build-package/packages/'

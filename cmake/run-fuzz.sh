@@ -16,7 +16,7 @@ cmake --preset fuzz >$log 2>&1 && cmake --build $folder --target fuzzers -- -j "
 }
 [ "$seconds" = 0 ] && exit 0
 
-# fuzz TARGET SECONDS: an input may take a second, an allocation 256 MB, and all of it 2 GB.
+# fuzz TARGET SECONDS: an input may take a second, an allocation 256 MiB, and all of it 2 GiB.
 fuzz() {
   UBSAN_OPTIONS=print_stacktrace=1 $folder/fuzzers/fuzz_$1 \
     -max_total_time="$2" -timeout=1 -malloc_limit_mb=256 -rss_limit_mb=2048 -max_len=16384 \

@@ -166,7 +166,7 @@ void Job::pollOnce() {
     if (errno != EINTR) base::failSyscall("poll", errno);
     return;
   }
-  for (int signal : signals_.take()) passOn(signal);
+  for (const ReceivedSignal& signal : signals_.take()) passOn(signal);
   if (set[1].revents) input_.pass();
   for (size_t i = 0; i < relays_.size(); ++i)
     if (set[4 + i].revents && !outlets_.full()) relays_[i]->read();
@@ -205,20 +205,19 @@ void Job::send(size_t rank, int signal, bool alone) {
                 strerrordesc_np(error), "; it may run as another user"));
 }
 
-void Job::passOn(int signal) {
-  const bool ends = endsJob(signal);
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) send(rank, signal, /*alone=*/!ends);
+void Job::passOn(const ReceivedSignal& signal) {
+  const bool ends = endsJob(signal.number);
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) send(rank, signal.number, /*alone=*/!ends);
   if (!ends) return;
-  const auto now = Clock::now();
-  if (interruptedBy_ != 0 && now - interruptedAt_ < kSameRequest) return;
+  if (interruptedBy_ != 0 && signal.at - interruptedAt_ < kSameRequest) return;
   ++requests_;
   if (interruptedBy_ == 0) {
-    interruptedBy_ = signal;
-    if (!killAt_) killAt_ = now + options_.gracePeriod;
+    interruptedBy_ = signal.number;
+    if (!killAt_) killAt_ = signal.at + options_.gracePeriod;
   } else if (!killed_) {
-    killAt_ = std::min(*killAt_, now);
+    killAt_ = std::min(*killAt_, signal.at);
   }
-  interruptedAt_ = now;
+  interruptedAt_ = signal.at;
 }
 
 // Of several that are found at once, one killed by a signal is the likelier cause: the others may

@@ -61,7 +61,7 @@ class Job {
   int pollMs() const;
   void sayTroubles();
   void send(size_t rank, int signal, bool alone = false);
-  void passOn(int signal);
+  void passOn(const ReceivedSignal& signal);
   void noteEnds();
   void fail(Failure failure);
   void beginEnding();

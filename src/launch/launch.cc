@@ -74,8 +74,7 @@ int launch(const LaunchOptions& options) {
   for (int restart = 0;; ++restart) {
     const Job::Outcome outcome = runOnce(options, program.path, restart, signals);
     if (!outcome.again) return outcome.exitCode;
-    const std::vector<int> meanwhile = signals.take();
-    if (std::any_of(meanwhile.begin(), meanwhile.end(), launcher::endsJob)) {
+    if (std::ranges::any_of(signals.take(), launcher::endsJob, &launcher::ReceivedSignal::number)) {
       Outlets outlets(STDOUT_FILENO, STDERR_FILENO);  // signals are held: nothing may block here
       outlets.add(1, "tutti run: it does not: this process was told to end\n");
       outlets.flush();

@@ -18,10 +18,10 @@ std::atomic<int> handlerPipe{-1};
 
 void onSignal(int number) {
   const int saved = errno;
-  const unsigned char byte = static_cast<unsigned char>(number);
+  const ReceivedSignal received{number, std::chrono::steady_clock::now()};
   const int fd = handlerPipe.load(std::memory_order_acquire);
   // A full pipe holds thousands of signals that nobody has passed on yet: one more says nothing.
-  [[maybe_unused]] const ssize_t written = fd >= 0 ? write(fd, &byte, 1) : 0;
+  [[maybe_unused]] const ssize_t written = fd >= 0 ? write(fd, &received, sizeof received) : 0;
   errno = saved;
 }
 
@@ -66,11 +66,12 @@ SignalCollector::~SignalCollector() {
   handlerPipe.store(-1, std::memory_order_release);
 }
 
-std::vector<int> SignalCollector::take() {
-  unsigned char bytes[64];
-  const ssize_t count = read(readEnd_.get(), bytes, sizeof bytes);
+std::vector<ReceivedSignal> SignalCollector::take() {
+  ReceivedSignal received[64];  // a pipe takes each whole
+  const ssize_t count = read(readEnd_.get(), received, sizeof received);
   if (count < 0 && errno != EAGAIN && errno != EINTR) base::failSyscall("read", errno, "signals");
-  return count > 0 ? std::vector<int>(bytes, bytes + count) : std::vector<int>{};
+  if (count <= 0) return {};
+  return {received, received + static_cast<size_t>(count) / sizeof received[0]};
 }
 
 SignalsHeld::SignalsHeld() {

@@ -1,8 +1,9 @@
 #pragma once
 
-// The signals that the launcher passes on, turned into bytes of a pipe while a job runs.
+// The signals that the launcher passes on, written to a pipe while a job runs.
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <vector>
 
@@ -17,6 +18,11 @@ constexpr bool endsJob(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
 }
 
+struct ReceivedSignal {
+  int number;
+  std::chrono::steady_clock::time_point at;
+};
+
 /// While it lives, signals in kPassedOn are collected, SIGPIPE is ignored and SIGCHLD has its
 /// default; then what was before holds again. One at a time in a process: throws InvalidUsage for a
 /// second one.
@@ -29,7 +35,7 @@ class SignalCollector {
 
   int fd() const { return readEnd_.get(); }
   /// The signals since the last call, in order, 64 at most.
-  std::vector<int> take();
+  std::vector<ReceivedSignal> take();
 
  private:
   base::FileDescriptor readEnd_, writeEnd_;

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <tutti/launch.h>
@@ -71,6 +72,30 @@ class StillReaders : public testing::TestWithParam<bool> {
   std::string path_;
 };
 
+/// How both ranks say that they have come to some place.
+class RanksThatSaySo {
+ public:
+  /// The shell command that says it, for single quotes.
+  std::string words() const { return "touch " + folder_.path().string() + "/$TUTTI_RANK"; }
+  bool bothHave() const {
+    return eventually([&] { return exists(folder_.path() / "0") && exists(folder_.path() / "1"); },
+                      seconds(60));
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+/// Whether this signal was sent to the process and it has not taken it.
+bool pends(pid_t process, int signal) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  uint64_t pending = 0;
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("SigPnd:") || line.starts_with("ShdPnd:"))
+      pending |= std::stoull(line.substr(7), nullptr, 16);
+  return (pending >> (signal - 1) & 1) != 0;
+}
+
 TEST_P(StillReaders, DoNotOutlastTheGracePeriodAfterASignal) {
   Command job(command("--grace 0.3 yes"));
   waitUntilItWrites();
@@ -82,9 +107,12 @@ TEST_P(StillReaders, DoNotOutlastTheGracePeriodAfterASignal) {
 }
 
 TEST_P(StillReaders, EndWithTheSecondSignal) {
-  Command job(command("--grace 100000 sh -c \"trap '' TERM INT; yes\""));
+  const RanksThatSaySo ranks;
+  Command job(command("--grace 100000 sh -c 'trap \"\" TERM INT; " + ranks.words() + "; yes'"));
+  ASSERT_TRUE(ranks.bothHave());
   waitUntilItWrites();
   job.signal(SIGTERM);
+  ASSERT_TRUE(eventually([&] { return !pends(job.pid(), SIGTERM); }, seconds(60)));
   std::this_thread::sleep_for(milliseconds(400));  // for what comes sooner is the same request
   EXPECT_TRUE(alive(job.pid()));
   job.signal(SIGINT);
@@ -101,14 +129,9 @@ TEST_P(StillReaders, AreWaitedForAsLongAsAsked) {
 }
 
 TEST_P(StillReaders, EndWithASignalOnceNoRankRuns) {
-  const TemporaryFolder folder;
-  Command job(command("sh -c 'seq 20000; touch " + folder.path().string() + "/$TUTTI_RANK'"));
-  ASSERT_TRUE(eventually(
-      [&] {
-        return std::filesystem::exists(folder.path() / "0") &&
-               std::filesystem::exists(folder.path() / "1");
-      },
-      seconds(60)));
+  const RanksThatSaySo ranks;
+  Command job(command("sh -c 'seq 20000; " + ranks.words() + "'"));
+  ASSERT_TRUE(ranks.bothHave());
   job.signal(SIGTERM);
   EXPECT_NE(job.wait().exitCode, 0);
 }

@@ -52,6 +52,8 @@ Command::Command(std::vector<std::string> words, const std::string& inputText,
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != test) _exit(99);
+    // A shell ignores some for what it starts in the background, as `make test &`, and nohup does.
+    for (const int number : {SIGHUP, SIGINT, SIGQUIT}) std::signal(number, SIG_DFL);
     for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
     dup2(input, 0);
     dup2(outFile_, 1);

@@ -25,7 +25,9 @@ include(TuttiCuda)
 # For all targets of this project, and none of a project that embeds it.
 include_directories(${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Werror>"
-                    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>")
+                    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>"
+                    # GCC collects its garbage less often: a sixth less time, for 100 MB.
+                    "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=262144>")
 if(TUTTI_SANITIZE STREQUAL "address")
   # GCC 12 sees uninitialised values in its own std::regex when it instruments it. The check of dynamic types
   # needs a pipe, which a test that has used up all descriptors does not get; AddressSanitizer sees most of it,

@@ -58,7 +58,19 @@ std::optional<std::pair<nb::object, DataType>> asIntegers(nb::handle object) {
   return {};
 }
 
-bool importArray(nb::handle object, bool writes, nb::ndarray<nb::ro>& into) {
+/// A memoryview of what has the buffer protocol alone: it has strides, which arrays of ctypes leave
+/// out.
+nb::object withStrides(nb::handle object) {
+  if (nb::hasattr(object, "__dlpack__") || !PyObject_CheckBuffer(object.ptr()))
+    return nb::borrow(object);
+  nb::object view = nb::steal(PyMemoryView_FromObject(object.ptr()));
+  if (view.is_valid()) return view;
+  PyErr_Clear();  // the import says why
+  return nb::borrow(object);
+}
+
+bool importArray(nb::handle given, bool writes, nb::ndarray<nb::ro>& into) {
+  const nb::object object = withStrides(given);
   nb::ndarray<> writable;
   if (writes && nb::try_cast(object, writable)) {
     into = nb::ndarray<nb::ro>(writable);
@@ -92,9 +104,9 @@ std::string objectionOf(nb::handle object) {
 }
 
 bool isContiguous(const nb::ndarray<nb::ro>& array) {
+  if (array.size() == 0) return true;
   int64_t expected = 1;
   for (size_t i = array.ndim(); i-- > 0;) {
-    if (array.shape(i) == 0) return true;
     if (array.shape(i) != 1 && array.stride(i) != expected) return false;
     expected *= static_cast<int64_t>(array.shape(i));
   }

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -18,8 +19,18 @@ namespace {
 
 constexpr double kLongestSeconds = 1e9;  // 31 years; clocks count nanoseconds in 64 bits
 
+/// Throws InvalidArgument where the value is of another type, or too large for it.
+template <class T>
+T typed(const std::string& name, nb::handle value, const char* type) {
+  T result{};
+  if (!nb::try_cast(value, result))
+    throw Error(ErrorCode::InvalidArgument,
+                name + ": " + nb::cast<std::string>(nb::repr(value)) + " is no " + type);
+  return result;
+}
+
 std::chrono::milliseconds milliseconds(const std::string& name, nb::handle seconds) {
-  const auto given = nb::cast<double>(nb::float_(seconds));
+  const auto given = typed<double>(name, seconds, "number of seconds");
   if (!(given >= 0 && given <= kLongestSeconds))  // neither is NaN
     throw Error(ErrorCode::InvalidArgument,
                 name + ": " + nb::cast<std::string>(nb::str(seconds)) +
@@ -28,25 +39,26 @@ std::chrono::milliseconds milliseconds(const std::string& name, nb::handle secon
 }
 
 CommunicatorOptions optionsOf(const nb::dict& given) {
+  constexpr const char *kText = "str", *kInteger = "int of 32 bits", *kBool = "bool";
   CommunicatorOptions options;
   for (const auto& [key, value] : given) {
     const auto name = nb::cast<std::string>(key);
-    if (name == "id") options.id = UniqueId::fromHex(nb::cast<std::string>(value));
-    if (name == "rank") options.rank = nb::cast<int>(value);
-    if (name == "size") options.size = nb::cast<int>(value);
+    if (name == "id") options.id = UniqueId::fromHex(typed<std::string>(name, value, kText));
+    if (name == "rank") options.rank = typed<int>(name, value, kInteger);
+    if (name == "size") options.size = typed<int>(name, value, kInteger);
     if (name == "setup_timeout") options.setupTimeout = milliseconds(name, value);
     if (name == "timeout") options.timeout = milliseconds(name, value);
     if (name == "straggler") options.straggler = milliseconds(name, value);
-    if (name == "deterministic") options.deterministic = nb::cast<bool>(value);
-    if (name == "algorithm") options.algorithm = nb::cast<std::string>(value);
-    if (name == "algorithm_file") options.algorithmFile = nb::cast<std::string>(value);
-    if (name == "transport") options.transport = nb::cast<std::string>(value);
-    if (name == "encryption") options.encryption = nb::cast<bool>(value);
+    if (name == "deterministic") options.deterministic = typed<bool>(name, value, kBool);
+    if (name == "algorithm") options.algorithm = typed<std::string>(name, value, kText);
+    if (name == "algorithm_file") options.algorithmFile = typed<std::string>(name, value, kText);
+    if (name == "transport") options.transport = typed<std::string>(name, value, kText);
+    if (name == "encryption") options.encryption = typed<bool>(name, value, kBool);
     if (name == "pre_shared_key") {
-      const auto bytes = nb::cast<nb::bytes>(value);
+      const auto bytes = typed<nb::bytes>(name, value, "bytes");
       options.preSharedKey.assign(bytes.c_str(), bytes.size());
     }
-    if (name == "signals") options.signals = nb::cast<int>(value);
+    if (name == "signals") options.signals = typed<int>(name, value, kInteger);
   }
   return options;
 }
@@ -119,7 +131,7 @@ UniqueId::Reach reachOf(bool network) {
 std::string growId(const CommunicatorOfPython& self, bool network) {
   const auto from = self.open();
   return onRank(self.rank(), [&] {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return from->growId(reachOf(network)).toHex();
   });
 }
@@ -157,7 +169,7 @@ SuspendedOfPython suspend(CommunicatorOfPython& self) {
   const int rank = self.rank();
   Communicator taken = self.take();
   return onRank(rank, [&] {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return SuspendedOfPython(std::move(taken).suspend(), rank);
   });
 }
@@ -181,6 +193,30 @@ std::shared_ptr<Communicator> CommunicatorOfPython::open() const {
                             "this communicator is closed; make a new one, or close it later"),
                       rank_);
   return communicator_;
+}
+
+void CommunicatorOfPython::close() {
+  for (const auto& each : std::exchange(prepared_, {}))
+    if (const auto prepared = each.lock()) *prepared = {};
+  communicator_.reset();
+}
+
+nb::object CommunicatorOfPython::prepared(std::shared_ptr<Communicator> communicator,
+                                          PreparedCall call, Held buffers) const {
+  const auto prepared = std::make_shared<PreparedOfPython>();
+  prepared->communicator = std::move(communicator);
+  prepared->call = {new PreparedCall(std::move(call)), DeleteWithoutGil()};
+  std::erase_if(prepared_, [](const auto& each) { return each.expired(); });
+  prepared_.push_back(prepared);
+  return nb::cast(PreparedCallOfPython(prepared, std::move(buffers)));
+}
+
+void PreparedCallOfPython::start(nb::handle stream) {
+  const PreparedOfPython kept = *prepared_;
+  if (!kept.call)
+    throw Error(ErrorCode::InvalidUsage,
+                "the communicator of this prepared call is closed; close it after the last start");
+  startAndKeep(kept.communicator, buffers_, stream, [&](StreamRef ref) { kept.call->start(ref); });
 }
 
 Communicator CommunicatorOfPython::take() {
@@ -219,13 +255,13 @@ void registerCommunicator(nb::module_& m) {
       .def("abort",
            [](const CommunicatorOfPython& self) {
              const auto communicator = self.open();
-             const nb::gil_scoped_release released;
+             const GilReleased released;
              communicator->abort();
            })
       .def("async_error", &asyncError)
       .def("describe", [](const CommunicatorOfPython& self) {
         const auto communicator = self.open();
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         return communicator->describe();
       });
   registerCollectives(c);
@@ -234,7 +270,7 @@ void registerCommunicator(nb::module_& m) {
   m.def("create", &create);
   m.def("create_local", &createLocal);
   m.def("id_create", [](bool network) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return UniqueId::create(reachOf(network)).toHex();
   });
   m.def("id_at", [](const std::string& address) { return UniqueId::at(address).toHex(); });

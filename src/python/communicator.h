@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <tutti/communicator.h>
 
@@ -42,6 +43,13 @@ inline void make(Communicator& c, const PutArgs& a, StreamRef s) { c.put(a, s); 
 inline void make(Communicator& c, const SignalArgs& a, StreamRef s) { c.signal(a, s); }
 inline void make(Communicator& c, const WaitSignalsArgs& a, StreamRef s) { c.waitSignals(a, s); }
 
+/// A call that is prepared. `close()` of its communicator takes both objects away, so that the
+/// other ranks see this one leave.
+struct PreparedOfPython {
+  std::shared_ptr<Communicator> communicator;
+  std::shared_ptr<PreparedCall> call;
+};
+
 class CommunicatorOfPython {
  public:
   explicit CommunicatorOfPython(Communicator made)
@@ -55,7 +63,7 @@ class CommunicatorOfPython {
   /// Throws InvalidUsage if it is closed.
   std::shared_ptr<Communicator> open() const;
   /// Leaves the job. Calls on streams keep the communicator until they have ended.
-  void close() { communicator_.reset(); }
+  void close();
   /// Gives the C++ object away, which nothing else may use.
   Communicator take();
 
@@ -65,8 +73,12 @@ class CommunicatorOfPython {
   nanobind::object issue(const Args& args, ArrayBuffers buffers, nanobind::handle how) const;
 
  private:
+  nanobind::object prepared(std::shared_ptr<Communicator> communicator, PreparedCall call,
+                            Held buffers) const;
+
   int rank_, size_;
   std::shared_ptr<Communicator> communicator_;
+  mutable std::vector<std::weak_ptr<PreparedOfPython>> prepared_;
 };
 
 /// Makes a call by `start`, and keeps what it uses.
@@ -87,18 +99,14 @@ void startAndKeep(const std::shared_ptr<Communicator>& communicator, const Held&
 
 class PreparedCallOfPython {
  public:
-  PreparedCallOfPython(std::shared_ptr<Communicator> communicator, PreparedCall call, Held buffers)
-      : communicator_(std::move(communicator)),
-        call_(new PreparedCall(std::move(call))),
-        buffers_(std::move(buffers)) {}
+  PreparedCallOfPython(std::shared_ptr<PreparedOfPython> prepared, Held buffers)
+      : prepared_(std::move(prepared)), buffers_(std::move(buffers)) {}
 
-  void start(nanobind::handle stream) {
-    startAndKeep(communicator_, buffers_, stream, [this](StreamRef ref) { call_->start(ref); });
-  }
+  /// Throws InvalidUsage if the communicator is closed.
+  void start(nanobind::handle stream);
 
  private:
-  std::shared_ptr<Communicator> communicator_;
-  std::unique_ptr<PreparedCall, DeleteWithoutGil> call_;
+  std::shared_ptr<PreparedOfPython> prepared_;
   Held buffers_;
 };
 
@@ -108,8 +116,7 @@ nanobind::object CommunicatorOfPython::issue(const Args& args, ArrayBuffers buff
   const auto communicator = open();
   const auto held = std::make_shared<const ArrayBuffers>(std::move(buffers));
   if (how.ptr() == Py_Ellipsis)
-    return nanobind::cast(PreparedCallOfPython(
-        communicator, onRank(rank_, [&] { return communicator->prepare(args); }), held));
+    return prepared(communicator, onRank(rank_, [&] { return communicator->prepare(args); }), held);
   startAndKeep(communicator, held, how, [&](StreamRef ref) { make(*communicator, args, ref); });
   return nanobind::none();
 }

@@ -93,6 +93,7 @@ void keepForGroup(Held buffers, nb::object stream, std::shared_ptr<Communicator>
 }
 
 void registerGroups(nb::module_& m) {
+  m.def("in_group", &isInGroup);
   nb::class_<GroupOfPython>(m, "Group")
       .def(nb::init<>())
       .def("enter", &GroupOfPython::enter)

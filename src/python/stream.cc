@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "src/python/waiting.h"
 
@@ -10,8 +11,14 @@ namespace nb = nanobind;
 
 namespace tutti::python {
 
+// What goes may run finalizers of Python, which may call this stream: it must not see the queue
+// half done.
 void HostStreamOfPython::prune() {
-  while (!kept_.empty() && kept_.front().number <= ended_->load()) kept_.pop_front();
+  std::vector<Kept> gone;
+  while (!kept_.empty() && kept_.front().number <= ended_->load()) {
+    gone.push_back(std::move(kept_.front()));
+    kept_.pop_front();
+  }
 }
 
 void HostStreamOfPython::keep(Held buffers, std::shared_ptr<Communicator> communicator) {
@@ -44,15 +51,16 @@ void HostStreamOfPython::awaitOnMainThread() {
 }
 
 void HostStreamOfPython::synchronize() {
+  requireNoHandler();
   const auto communicators = kept_;
   try {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     if (isMainThread())
       awaitOnMainThread();
     else
       stream_->synchronize();
   } catch (const nb::python_error&) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     for (const Kept& each : communicators) each.communicator->abort();
     try {
       stream_->synchronize();

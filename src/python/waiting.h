@@ -20,8 +20,25 @@ void rememberMainThread();
 bool isMainThread();
 /// Takes the GIL. Throws what a handler raises.
 void runSignalHandlers();
+/// A call within a handler that runs in a wait would wait for what the outer call holds up: throws
+/// InvalidUsage.
+void requireNoHandler();
 
-/// Calls that wait in the library on this thread are checked, and the GIL is free.
+/// While it lives, the GIL is free. Where the interpreter has ended meanwhile, the thread sleeps
+/// until the process ends, as Python 3.14 has it.
+class GilReleased {
+ public:
+  GilReleased() : state_(PyEval_SaveThread()) {}
+  ~GilReleased();
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+/// Calls that wait in the library on this thread are checked, and the GIL is free. Throws
+/// InvalidUsage in a handler that runs in a wait.
 class InterruptibleWait {
  public:
   InterruptibleWait() {
@@ -29,7 +46,12 @@ class InterruptibleWait {
   }
 
  private:
-  nanobind::gil_scoped_release released_;
+  struct NoHandler {
+    NoHandler() { requireNoHandler(); }
+  };
+
+  NoHandler noHandler_;
+  GilReleased released_;
   std::optional<WaitCheck> check_;
 };
 
@@ -37,7 +59,7 @@ class InterruptibleWait {
 struct DeleteWithoutGil {
   template <class T>
   void operator()(T* object) const {
-    const nanobind::gil_scoped_release released;
+    const GilReleased released;
     delete object;
   }
 };
@@ -46,7 +68,8 @@ struct DeleteWithoutGil {
 /// is called, which should soon end `make`, and this throws what was raised.
 template <class Make>
 auto setUp(const Make& make, const std::function<void()>& stop) {
-  const nanobind::gil_scoped_release released;
+  requireNoHandler();
+  const GilReleased released;
   if (!isMainThread()) return make();
   auto made = std::async(std::launch::async, make);
   while (made.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 
 import numpy
@@ -101,6 +102,17 @@ def left_open(comm: tutti.Communicator) -> None:
     """A process that ends has left; nobody closed anything."""
     comm.barrier()
     globals()["kept"] = (comm, tutti.Stream(), comm.prepare("barrier"))
+    print(f"rank {comm.rank}: ends")
+
+
+def daemon(comm: tutti.Communicator) -> None:
+    """A thread that Python does not wait for is in a call when the interpreter ends."""
+    def loop() -> None:
+        while True:
+            comm.all_reduce(numpy.ones(1000))
+
+    threading.Thread(target=loop, daemon=True).start()
+    time.sleep(0.2)
     print(f"rank {comm.rank}: ends")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import gc
 import mmap
 import sys
+import threading
 import weakref
 
 import numpy
 import pytest
 import tutti
 
-from ranks import on_threads
+from ranks import DEADLINE, on_threads
 
 
 def alone(body) -> None:
@@ -36,6 +38,85 @@ def test_buffer_protocol_without_copies() -> None:
         assert isinstance(result, numpy.ndarray) and result.tolist() == [0, 1, 0, 1]
 
     on_threads(2, body)
+
+
+def test_arrays_of_ctypes() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        floats = (ctypes.c_float * 3)(1, 2, 3)
+        comm.all_reduce(floats, floats)
+        assert list(floats) == [2.0, 4.0, 6.0]
+        assert comm.all_gather((ctypes.c_int * 2)(4, 5)).tolist() == [4, 5, 4, 5]
+        assert comm.all_reduce(ctypes.create_string_buffer(8), dtype="float32").tolist() == [0, 0]
+
+    on_threads(2, body)
+
+
+def test_arrays_without_elements() -> None:
+    def body(comm: tutti.Communicator) -> None:
+        for shape in ((0,), (0, 3), (3, 0), (2, 0, 4)):
+            empty = numpy.empty(shape)
+            assert comm.all_reduce(empty).shape == shape
+            assert comm.all_reduce(empty[::-1]).shape == shape
+
+    on_threads(2, body)
+
+
+def test_a_type_of_its_own_keeps_the_shape() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+
+    def body(comm: tutti.Communicator) -> None:
+        for kind in (ml_dtypes.float8_e4m3fn, ml_dtypes.bfloat16, numpy.float32):
+            x = numpy.ones((2, 3), kind)
+            for dtype in (x.dtype, kind, x.dtype.name):
+                assert comm.all_reduce(x, dtype=dtype).shape == (2, 3)
+
+    alone(body)
+
+
+def test_finalizers_of_buffers_may_use_their_stream() -> None:
+    first, second = tutti.Communicator.local(2)
+    streams = tutti.Stream(), tutti.Stream()
+
+    class Owned(numpy.ndarray):
+        pass
+
+    ends = 0
+
+    def at_end() -> None:
+        nonlocal ends
+        streams[0].query()
+        ends += 1
+
+    for turn in range(200):
+        x, y = numpy.ones(5).view(Owned), numpy.ones(5)
+        weakref.finalize(x, at_end)
+        with tutti.group():
+            first.all_reduce(x, recv=x, stream=streams[0])
+            second.all_reduce(y, recv=y, stream=streams[1])
+        del x
+        if turn % 7 == 6:
+            streams[0].synchronize()
+    streams[0].synchronize()
+    streams[1].synchronize()
+    assert ends == 200
+
+
+def test_threads_may_look_at_one_stream() -> None:
+    for _ in range(30):
+        first, second = tutti.Communicator.local(2)
+        streams = tutti.Stream(), tutti.Stream()
+        with tutti.group():
+            first.barrier(stream=streams[0])
+            second.barrier(stream=streams[1])
+        streams[1].synchronize()
+        first.close()
+        second.close()
+        threads = [threading.Thread(target=streams[0].query) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE)
+            assert not thread.is_alive()
 
 
 def test_new_arrays_have_the_shape_of_a_buffer() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import pickle
 import signal
 import socket
@@ -212,6 +213,72 @@ def test_closed() -> None:
     assert (comm.rank, comm.size) == (0, 1)
     with pytest.raises(tutti.InvalidUsage, match="closed"):
         comm.all_reduce(numpy.ones(1))
+
+
+def test_close_leaves_also_with_prepared_calls() -> None:
+    first, second = tutti.Communicator.local(2, timeout=DEADLINE)
+    prepared = first.prepare("all_reduce", numpy.ones(3))
+    first.close()
+    with pytest.raises(tutti.PeerLost):
+        second.barrier()
+    with pytest.raises(tutti.InvalidUsage, match="prepared call is closed"):
+        prepared.start()
+    second.close()
+
+
+@pytest.mark.parametrize("name, value", [
+    ("pre_shared_key", "text"), ("deterministic", "no"), ("signals", 2**40), ("rank", 1.5),
+    ("algorithm", 7), ("timeout", "soon")])
+def test_refuses_options_of_other_types(name: str, value: object) -> None:
+    with pytest.raises(tutti.InvalidArgument, match=f"^{name}: .* is no "):
+        tutti.Communicator.create(**{name: value})  # type: ignore[arg-type]
+
+
+def test_an_algorithm_file_may_be_a_path(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(tutti.InvalidArgument, match="plan.json"):
+        tutti.Communicator.local(1, algorithm_file=tmp_path / "plan.json")
+
+
+def test_objects_are_refused_in_a_group() -> None:
+    comm, = tutti.Communicator.local(1)
+    for call in (comm.all_gather_object, comm.broadcast_object):
+        with pytest.raises(tutti.InvalidUsage, match="cannot be in a group"), tutti.group():
+            call({"rank": 0})
+        assert call(1) in (1, [1])
+    comm.close()
+
+
+@pytest.mark.parametrize("call", ["barrier", "stream", "shrink", "group"])
+def test_a_handler_in_a_wait_makes_no_calls(call: str) -> None:
+    """It would wait for what it holds up. The outer wait goes on, to its end by abort()."""
+    first, second = tutti.Communicator.local(2, timeout=DEADLINE)
+    refusals: list[str] = []
+
+    def handle(_: int, frame: types.FrameType | None) -> None:
+        try:
+            if call == "barrier":
+                first.barrier()
+            if call == "stream":
+                first.barrier(stream=tutti.Stream())
+            if call == "shrink":
+                first.shrink()
+            if call == "group":
+                with tutti.group():
+                    first.barrier()
+        except tutti.InvalidUsage as refused:
+            refusals.append(str(refused))
+        first.abort()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(tutti.Aborted):
+            first.all_reduce(numpy.ones(3))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(refusals) == 1 and "handler of signals" in refusals[0]
+    first.close()
+    second.close()
 
 
 def test_exceptions_in_a_with_block_free_the_others() -> None:

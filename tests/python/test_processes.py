@@ -71,6 +71,12 @@ def test_a_process_may_end_with_open_communicators() -> None:
     assert result.stderr == ""
 
 
+def test_a_process_may_end_while_a_daemon_thread_calls() -> None:
+    for _ in range(5):
+        result = on_processes("rank_scripts.py", "daemon", ranks=2)
+        assert lines(result) == ["rank 0: ends", "rank 1: ends"]
+
+
 def test_the_command() -> None:
     script = "import sys, tutti._command; sys.argv[1:] = ['--version']; tutti._command.main()"
     result = subprocess.run([sys.executable, "-c", script], env=environment(), text=True,

@@ -13,15 +13,15 @@ def dtype_name(dtype: Any) -> str:
     """The name of a type that NumPy, ml_dtypes, PyTorch or a string names; empty for None."""
     if dtype is None:
         return ""
-    if isinstance(dtype, type):
-        return dtype.__name__
-    return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+    name = dtype.__name__ if isinstance(dtype, type) else str(getattr(dtype, "name", dtype))
+    name = name.removeprefix("torch.")
+    return "float8_e4m3" if name == "float8_e4m3fn" else name
 
 
 def numpy_dtype(name: str) -> Any:
     """NumPy's type of that name. The types that NumPy lacks come from ml_dtypes."""
     import numpy
-    if name not in ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2"):
+    if name not in ("bfloat16", "float8_e4m3", "float8_e5m2"):
         return numpy.dtype(name)
     try:
         import ml_dtypes

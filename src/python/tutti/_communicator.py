@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import pickle
 import types
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 from tutti import _core
 from tutti._arrays import (divided, dtype_name, empty_like, empty_of, numpy_dtype, scaled,
                            shape_of)
-from tutti._errors import Error
+from tutti._errors import Error, InvalidUsage
 from tutti._stream import Stream
 
 _PREPARE: Any = ...  # in the place of a stream: the call is prepared
@@ -135,8 +136,8 @@ class Communicator:
     def create(*, id: UniqueId | None = None, rank: int | None = None, size: int | None = None,
                setup_timeout: float | None = None, timeout: float | None = None,
                straggler: float | None = None, deterministic: bool | None = None,
-               algorithm: str | None = None, algorithm_file: str | None = None,
-               transport: str | None = None,
+               algorithm: str | None = None,
+               algorithm_file: str | os.PathLike[str] | None = None, transport: str | None = None,
                encryption: bool | None = None, pre_shared_key: bytes | None = None,
                signals: int | None = None) -> Communicator:
         """Joins a job. Collective over all its ranks.
@@ -168,8 +169,8 @@ class Communicator:
     @staticmethod
     def local(size: int, *, timeout: float | None = None, straggler: float | None = None,
               deterministic: bool | None = None, algorithm: str | None = None,
-              algorithm_file: str | None = None, transport: str | None = None,
-              signals: int | None = None) -> list[Communicator]:
+              algorithm_file: str | os.PathLike[str] | None = None,
+              transport: str | None = None, signals: int | None = None) -> list[Communicator]:
         """Makes `size` ranks in this process, one for each thread that you run."""
         given = _given(locals())
         return [Communicator(each) for each in _core.create_local(given.pop("size"), given)]
@@ -467,6 +468,7 @@ class Communicator:
     def broadcast_object(self, object: Any, *, root: int = 0) -> Any:
         """The root's object, pickled. Unpickling runs code: use it among ranks that you trust."""
         import numpy
+        _require_no_group("broadcast_object")
         data = numpy.frombuffer(pickle.dumps(object) if self.rank == root else b"", numpy.uint8)
         length = self.broadcast(numpy.array([data.size], numpy.int64), root=root)
         if self.rank == root:
@@ -478,6 +480,7 @@ class Communicator:
         """The objects of all ranks, pickled. Unpickling runs code: use it among ranks that you
         trust."""
         import numpy
+        _require_no_group("all_gather_object")
         data = numpy.frombuffer(pickle.dumps(object), numpy.uint8)
         counts = self.all_gather(numpy.array([data.size], numpy.int64)).tolist()
         everything = self.all_gather_v(data, counts=counts)
@@ -502,7 +505,15 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in options.items() if value is not None}
     if "id" in given:
         given["id"] = given["id"].hex
+    if "algorithm_file" in given:
+        given["algorithm_file"] = os.fspath(given["algorithm_file"])
     return given
+
+
+def _require_no_group(call: str) -> None:
+    if _core.in_group():
+        raise InvalidUsage(f"{call}: it makes calls one after another, so it cannot be in a group; "
+                           "make it before or after the with block")
 
 
 def _how(stream: Stream | None) -> Any:

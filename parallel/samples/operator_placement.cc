@@ -5,13 +5,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 
 #include "parallel/samples/sample.h"
+#include "src/base/table.h"
 
 namespace {
 
 using namespace tutti::parallel;
+using tutti::base::fixed;
+using tutti::base::TextTable;
 
 struct PlacementOptions {
   bool cut = false;
@@ -33,21 +35,20 @@ std::vector<Operator> operatorsOf(const GptOptions& o) {
 
 /// Where the operators are, and what that can be worth.
 void showPlaces(const SampleRank& rank, bool placed) {
+  if (!placed) return;
   double all = 0, most = 0;
+  std::vector<TextTable::Cells> rows;
   for (const Operator& op : operatorsOf(rank.options.model)) {
-    char line[160];
-    std::snprintf(line, sizeof(line),
-                  "%-10s rank %d  %8.0f multiplications a token, %.0f weights\n", op.name,
-                  placed ? op.rank % rank.mesh.ranks() : 0, op.multiplications, op.weights);
-    if (placed) rank.say(line);
+    rows.push_back({op.name, message("rank ", op.rank % rank.mesh.ranks()),
+                    message(fixed(op.multiplications, 0), " multiplications a token, ",
+                            fixed(op.weights, 0), " weights")});
     all += op.multiplications;
     most = std::max(most, op.multiplications);
   }
-  if (!placed || rank.mesh.ranks() == 1) return;
-  char line[120];
-  std::snprintf(line, sizeof(line), "a block's operators take at least %.2f of one rank's time\n",
-                most / all);
-  rank.say(line);
+  rank.say(TextTable::fitting(rows));
+  if (rank.mesh.ranks() == 1) return;
+  rank.say(
+      message("a block's operators take at least ", fixed(most / all, 2), " of one rank's time\n"));
 }
 
 void train(SampleRank& rank, const PlacementOptions& options) {

@@ -4,17 +4,19 @@
 // `pipeline_schedules --ranks 4 --micro-batches 8`
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "parallel/pipeline/timeline.h"
 #include "parallel/samples/device_time.h"
 #include "parallel/samples/options/list_flag.h"
 #include "parallel/samples/sample.h"
 #include "parallel/samples/sleeper.h"
+#include "src/base/table.h"
 
 namespace {
 
 using namespace tutti::parallel;
+using tutti::base::fixed;
+using tutti::base::TextTable;
 
 struct SleepOptions {
   int microBatches = 8;
@@ -39,6 +41,14 @@ double idleShare(SampleRank& rank, Sleeper& model, Engine& engine, Loader& loade
   return 1 - model.slept() / step.count();
 }
 
+std::string percent(double share) { return fixed(100 * share, 1) + "%"; }
+
+/// Rows come one after the other, as each takes seconds.
+const TextTable& scheduleTable() {
+  static const TextTable table({{12, 0, true}, {9}, {8}, {21}});
+  return table;
+}
+
 void show(SampleRank& rank, ScheduleKind kind, const SleepOptions& o) {
   const int ranks = rank.mesh.extent(Axis::Pipeline);
   const Costs costs{o.costs[0], o.costs[1], o.costs[2]};
@@ -50,17 +60,14 @@ void show(SampleRank& rank, ScheduleKind kind, const SleepOptions& o) {
   const Timeline timeline = timelineOf(schedule, costs);
   const std::vector<uint8_t> text = sampleText();
   Loader loader(text, 4, o.microBatches, kSampleSeed);
-  char line[160], measured[32] = "-";
-  if (!rank.mesh.dry())
-    std::snprintf(measured, sizeof(measured), "%.1f%%",
-                  100 * idleShare(rank, model, engine, loader));
-  std::snprintf(line, sizeof(line), "%-12s %10.1f%% %9s %9d of 1/%d\n", schedule.name.c_str(),
-                100 * timeline.bubble().value(), measured, schedule.slots(0), schedule.chunks);
-  rank.say(line);
+  const std::string measured =
+      rank.mesh.dry() ? "-" : percent(idleShare(rank, model, engine, loader));
+  rank.say(scheduleTable().row({schedule.name, percent(timeline.bubble().value()), measured,
+                                message(schedule.slots(0), " of 1/", schedule.chunks)}));
 }
 
 void train(SampleRank& rank, const SleepOptions& options) {
-  rank.say("schedule      predicted  measured  activations of rank 0\n");
+  rank.say(scheduleTable().row({"schedule", "predicted", "measured", "activations of rank 0"}));
   for (const auto kind :
        {ScheduleKind::Naive, ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
         ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleV})

@@ -1,48 +1,24 @@
 #include "parallel/samples/compare_strategies/strategy_tables.h"
 
-#include <algorithm>
-#include <cstdio>
+#include "src/base/table.h"
 
 namespace tutti::parallel {
 
 namespace {
 
-using Cells = std::vector<std::string>;
+using base::fixed;
+using base::TextTable;
+using Cells = TextTable::Cells;
 
-std::string numberText(const char* format, double number) {
-  char text[32];
-  std::snprintf(text, sizeof(text), format, number);
-  return text;
-}
-std::string mebibytes(double bytes) { return numberText("%.2f", bytes / (1 << 20)); }
+std::string mebibytes(double bytes) { return fixed(bytes / (1 << 20), 2); }
 std::string mebibytes(size_t bytes) { return mebibytes(static_cast<double>(bytes)); }
-std::string milliseconds(double seconds) { return numberText("%.1f", 1e3 * seconds); }
+std::string milliseconds(double seconds) { return fixed(1e3 * seconds, 1); }
 /// Nothing where a strategy has no such ranks.
-std::string percent(double share) { return share > 0 ? numberText("%.0f", 100 * share) : ""; }
+std::string percent(double share) { return share > 0 ? fixed(100 * share, 0) : ""; }
 
-/// The first cell of a row begins at the left, the others end at the right.
-std::string rowText(const Cells& cells, const std::vector<size_t>& widths, bool markdown) {
-  std::string text = markdown ? "|" : "";
-  for (size_t i = 0; i < cells.size(); ++i) {
-    const std::string blanks(widths[i] - cells[i].size(), ' ');
-    text += markdown ? message(" ", cells[i], " |")
-            : i == 0 ? cells[i] + blanks
-                     : message("  ", blanks, cells[i]);
-  }
-  return text + "\n";
-}
-
-/// The first row is the heading.
+/// The first row is the heading. What is counted stands to the right.
 std::string tableText(const std::vector<Cells>& rows, bool markdown) {
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const Cells& cells : rows)
-    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
-  std::string text = rowText(rows[0], widths, markdown);
-  Cells alignment(widths.size(), "---:");
-  alignment[0] = "---";
-  if (markdown) text += rowText(alignment, std::vector<size_t>(widths.size(), 4), true);
-  for (size_t i = 1; i < rows.size(); ++i) text += rowText(rows[i], widths, markdown);
-  return text;
+  return markdown ? TextTable::markdown(rows, "lr") : TextTable::fitting(rows, "lr");
 }
 
 Cells memoryCells(const StrategyUse& use) {
@@ -53,7 +29,7 @@ Cells memoryCells(const StrategyUse& use) {
           mebibytes(state.optimizer),
           mebibytes(state.total()),
           mebibytes(use.formula.total()),
-          numberText("%.3f", state.total() / use.formula.total()),
+          fixed(state.total() / use.formula.total(), 3),
           mebibytes(use.savedActivations()),
           mebibytes(use.buffers()),
           mebibytes(use.memory.total())};
@@ -73,7 +49,7 @@ Cells stepCells(const StrategyUse& use) {
   Cells cells{use.strategy, mebibytes(use.sent),
               use.sentFormula ? mebibytes(*use.sentFormula) : ""};
   if (use.measured) {
-    cells.push_back(numberText("%.0f", use.measured->tokensPerSecond));
+    cells.push_back(fixed(use.measured->tokensPerSecond, 0));
     cells.push_back(milliseconds(use.measured->seconds));
     cells.push_back(percent(use.measured->shares.total()));
     for (const Awaited awaited : kAwaited) cells.push_back(percent(use.measured->shares[awaited]));

@@ -1,13 +1,13 @@
 #include "parallel/samples/fsdp_tp/layout_comparison.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <list>
 #include <memory>
 #include <numeric>
 
 #include "parallel/engine/describe.h"
 #include "parallel/samples/fsdp_tp/fsdp_tp_memory.h"
+#include "src/base/table.h"
 
 namespace tutti::parallel {
 
@@ -25,6 +25,8 @@ double StepTimes::totalMilliseconds() const {
 }
 
 namespace {
+
+using Cells = base::TextTable::Cells;
 
 /// The training under one layout.
 struct Compared {
@@ -47,16 +49,20 @@ struct Compared {
   double loss = 0;  // of the last step
 };
 
-std::string row(const Compared& layout, bool dry, uint64_t limit) {
+Cells heading(bool dry) {
+  if (dry) return {"tp", "rank 0 holds", "fits"};
+  return {"tp", "rank 0 holds", "a step", "loss at the end", "fits"};
+}
+
+Cells row(const Compared& layout, bool dry, uint64_t limit) {
   const size_t bytes = layout.engine.memory().total();
-  const bool fits = limit == 0 || bytes <= limit;
-  char held[32], pace[64] = "";
-  std::snprintf(held, sizeof(held), "%-2d  %-12s", layout.mesh.extent(kTensorAxes),
-                bytesText(bytes).c_str());
-  if (!dry)
-    std::snprintf(pace, sizeof(pace), "  %8.2f ms  %-15.9g", layout.times.medianMilliseconds(),
-                  layout.loss);
-  return message(held, pace, "  ", fits ? "yes" : "no", "\n");
+  Cells cells{message(layout.mesh.extent(kTensorAxes)), bytesText(bytes)};
+  if (!dry) {
+    cells.push_back(base::fixed(layout.times.medianMilliseconds(), 2) + " ms");
+    cells.push_back(base::significant(layout.loss, 9));
+  }
+  cells.emplace_back(limit == 0 || bytes <= limit ? "yes" : "no");
+  return cells;
 }
 
 }  // namespace
@@ -70,8 +76,9 @@ void compareLayouts(SampleRank& rank, const std::vector<uint8_t>& tokens, uint64
   for (int64_t step = 0; step < o.steps; ++step)
     for (Compared& layout : layouts) layout.step(step);
   const bool dry = rank.mesh.dry();
-  rank.say(message("tp  rank 0 holds", dry ? "" : "  a step       loss at the end", "  fits\n"));
-  for (const Compared& layout : layouts) rank.say(row(layout, dry, limit));
+  std::vector<Cells> rows{heading(dry)};
+  for (const Compared& layout : layouts) rows.push_back(row(layout, dry, limit));
+  rank.say(base::TextTable::fitting(rows));
 }
 
 }  // namespace tutti::parallel

@@ -2,13 +2,13 @@
 
 // Lines about what was done one after the other, each with the time that it took.
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <string>
 
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/tensor/check.h"
+#include "src/base/table.h"
 
 namespace tutti::parallel {
 
@@ -26,9 +26,8 @@ class TimedLines {
   void add(const std::string& what, const std::string& how) {
     mesh_.finish();
     const double us = std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
-    std::string line = "   " + what;
-    line.resize(std::max<size_t>(line.size() + 2, 36), ' ');
-    text_ += line + how + (mesh_.dry() ? "" : message(", ", std::llround(us), " us")) + "\n";
+    const std::string time = mesh_.dry() ? "" : message(", ", std::llround(us), " us");
+    text_ += base::TextTable({{34, 0, true}, {0, 2, true}}).row({"   " + what, how + time});
   }
   void clear() { text_.clear(); }
   const std::string& text() const { return text_; }

@@ -33,6 +33,11 @@ void Page::raw(const std::string& words) {
   text_ += base::printable(words.substr(0, words.find_last_not_of(' ') + 1)) + "\n";
 }
 
+void Page::rows(const std::string& lines) {
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) raw(line);
+}
+
 void Page::heading(const std::string& words) {
   text_ += "\n";
   raw(words);

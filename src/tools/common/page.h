@@ -18,6 +18,8 @@ class Page {
   void unbroken(const std::string& label, const std::string& words) { raw(padded(label) + words); }
   /// As it is, but for spaces at the end.
   void raw(const std::string& words);
+  /// Each line of a table as raw() has it.
+  void rows(const std::string& lines);
   /// After an empty line.
   void heading(const std::string& words);
   std::string take() && { return std::move(text_); }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "src/base/check.h"
-#include "src/tools/common/table.h"
+#include "src/base/table.h"
 #include "src/tools/common/units.h"
 #include "transports/ucx/quirks.h"
 
@@ -98,8 +98,8 @@ Finding checkCpuQuota(const DoctorFacts& f) {
     return found;
   }
   const double cpus = f.cpuQuota->cpus;
-  found.measured = message(significant(cpus, 3), " CPUs for ", ranksText(f), ", ",
-                           significant(cpus / f.ranks, 3), " for each: ", f.cpuQuota->within);
+  found.measured = message(base::significant(cpus, 3), " CPUs for ", ranksText(f), ", ",
+                           base::significant(cpus / f.ranks, 3), " for each: ", f.cpuQuota->within);
   if (f.ranks <= cpus) return found;
   found.state = State::Slow;
   found.why =

@@ -4,8 +4,8 @@
 
 #include "collectives/cost_walk.h"
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/json.h"
-#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 
 namespace tutti::tools {
@@ -62,20 +62,20 @@ std::string rangeText(const ExplainedRange& range) {
   if (range.channels > 1) chosen += base::message(", ", range.channels, " channels");
   if (!range.mapped.empty())
     chosen += "; " + range.mapped + " without staging where all buffers are mapped";
-  return TextTable({{6, 2, true}, {10, 0}, {0, 2, true}})
+  return base::TextTable({{6, 2, true}, {10, 0}, {0, 2, true}})
       .row({range.mostBytes ? "up to " : "beyond",
             range.mostBytes ? bytesText(*range.mostBytes) : "", chosen});
 }
 
 std::string algorithmsText(const Explanation& e) {
-  std::vector<TableColumn> columns{{1, 0, true}, {12, 1}, {12, 1}};
+  std::vector<base::TableColumn> columns{{1, 0, true}, {12, 1}, {12, 1}};
   if (e.measured) columns.push_back({12, 1});
   columns.insert(columns.end(), {{8, 1}, {14, 1}, {0, 2, true}});
-  const TextTable table(columns);
+  const base::TextTable table(columns);
   const auto row = [&](const std::string& mark, const std::string& predicted,
                        const std::string& oneByte, const std::string& measured,
-                       const TextTable::Cells& rest) {
-    TextTable::Cells cells{mark, predicted, oneByte};
+                       const base::TextTable::Cells& rest) {
+    base::TextTable::Cells cells{mark, predicted, oneByte};
     if (e.measured) cells.push_back(measured);
     cells.insert(cells.end(), rest.begin(), rest.end());
     return table.row(cells);
@@ -83,8 +83,8 @@ std::string algorithmsText(const Explanation& e) {
   std::string text = row("", "predicted us", "for one byte", "measured us",
                          {"messages", "sent by a rank", "algorithm"});
   for (const ExplainedAlgorithm& a : e.algorithms)
-    text += row(a.chosen ? "*" : "", fixed(a.predictedUs, 2), fixed(a.oneByteUs, 2),
-                a.measuredUs ? fixed(*a.measuredUs, 2) : "-",
+    text += row(a.chosen ? "*" : "", base::fixed(a.predictedUs, 2), base::fixed(a.oneByteUs, 2),
+                a.measuredUs ? base::fixed(*a.measuredUs, 2) : "-",
                 {std::to_string(a.messages), bytesText(a.sentBytes),
                  base::message(a.algorithm, a.protocol == "mapped" ? ", mapped, " : ", ",
                                countText(static_cast<uint64_t>(a.channels), "channel"))});
@@ -133,7 +133,7 @@ Explanation explain(const Situation& s) {
 std::string explanationText(const Explanation& e) {
   std::string text = e.topology.describe() + "\n" + e.reason + "\n\n" + algorithmsText(e);
   if (e.calledUs)
-    text += "\nAs it is called, without forcing anything: " + fixed(*e.calledUs, 2) + " us\n";
+    text += "\nAs it is called, without forcing anything: " + base::fixed(*e.calledUs, 2) + " us\n";
   text += "\nBlocks of\n";
   for (const ExplainedRange& range : e.ranges) text += rangeText(range);
   return text;

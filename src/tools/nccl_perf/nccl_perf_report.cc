@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/json.h"
-#include "src/tools/common/table.h"
 
 namespace tutti::tools {
 namespace {
@@ -20,22 +20,24 @@ int rootOf(const NcclPerfOptions& o, const NcclPerfRow& row) {
 }
 
 /// Seven characters, where that is possible.
-std::string sevenCharacters(double us) { return fixed(us, us < 100 ? 2 : us < 10'000 ? 1 : 0); }
+std::string sevenCharacters(double us) {
+  return base::fixed(us, us < 100 ? 2 : us < 10'000 ? 1 : 0);
+}
 
-const TextTable& ncclTable() {
-  static const TextTable table(
+const base::TextTable& ncclTable() {
+  static const base::TextTable table(
       {{12, 0}, {12}, {8}, {6}, {6}, {7}, {6}, {6}, {6}, {7}, {6}, {6}, {6}, {0, 2, true}});
   return table;
 }
 
-void addNcclTiming(TextTable::Cells& cells, const std::optional<PerfTiming>& timing) {
+void addNcclTiming(base::TextTable::Cells& cells, const std::optional<PerfTiming>& timing) {
   if (!timing) {
     cells.insert(cells.end(), 4, "N/A");
     return;
   }
   cells.push_back(sevenCharacters(timing->timeUs));
-  cells.push_back(fixed(timing->algorithmGBps, 2));
-  cells.push_back(fixed(timing->busGBps, 2));
+  cells.push_back(base::fixed(timing->algorithmGBps, 2));
+  cells.push_back(base::fixed(timing->busGBps, 2));
   cells.push_back(timing->wrong < 0 ? "N/A" : std::to_string(timing->wrong));
 }
 
@@ -101,8 +103,8 @@ std::string ncclPerfHeader(const NcclPerfOptions& o, const std::string& communic
 }
 
 std::string ncclPerfLine(const NcclPerfOptions& o, const NcclPerfRow& row) {
-  TextTable::Cells cells{std::to_string(row.times.bytes), std::to_string(row.times.count),
-                         ncclName(row.type), opOf(o, row), std::to_string(rootOf(o, row))};
+  base::TextTable::Cells cells{std::to_string(row.times.bytes), std::to_string(row.times.count),
+                               ncclName(row.type), opOf(o, row), std::to_string(rootOf(o, row))};
   addNcclTiming(cells, row.times.outOfPlace);
   addNcclTiming(cells, row.times.inPlace);
   if (o.timestamps) cells.push_back(timeOfDay());

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/read_json.h"
-#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 #include "src/tools/perf/perf_options.h"
 
@@ -137,19 +137,19 @@ PerfComparison compareFiles(const std::string& a, const std::string& b) {
 }
 
 std::string comparisonText(const PerfComparison& comparison) {
-  const TextTable table({{12, 0},
-                         {5},
-                         {11},
-                         {11},
-                         {4},
-                         {5},
-                         {10},
-                         {10},
-                         {7},
-                         {7},
-                         {7},
-                         {15, 2, true},
-                         {11, 2, true}});
+  const base::TextTable table({{12, 0},
+                               {5},
+                               {11},
+                               {11},
+                               {4},
+                               {5},
+                               {10},
+                               {10},
+                               {7},
+                               {7},
+                               {7},
+                               {15, 2, true},
+                               {11, 2, true}});
   std::string text = base::message("# A: ", comparison.a, "\n# B: ", comparison.b, "\n") +
                      "# ratio is B's time over A's; least and most are what the 95% intervals of "
                      "both medians allow, - without --repeat\n"
@@ -161,16 +161,17 @@ std::string comparisonText(const PerfComparison& comparison) {
   for (const ComparedRow& row : comparison.rows) {
     const ComparedCall& call = row.call;
     const auto end = [&](double MedianInterval::*member) {
-      return row.spread ? fixed((*row.spread).*member, 3) : "-";
+      return row.spread ? base::fixed((*row.spread).*member, 3) : "-";
     };
-    text += table.row({std::to_string(call.bytes), call.inPlace ? "in" : "out", call.type, call.op,
-                       std::to_string(call.root), std::to_string(call.ranks), fixed(row.aUs, 2),
-                       fixed(row.bUs, 2), fixed(row.ratio, 3), end(&MedianInterval::least),
-                       end(&MedianInterval::most), call.collective, fasterOf(row)});
+    text +=
+        table.row({std::to_string(call.bytes), call.inPlace ? "in" : "out", call.type, call.op,
+                   std::to_string(call.root), std::to_string(call.ranks), base::fixed(row.aUs, 2),
+                   base::fixed(row.bUs, 2), base::fixed(row.ratio, 3), end(&MedianInterval::least),
+                   end(&MedianInterval::most), call.collective, fasterOf(row)});
     logarithms += std::log(row.ratio);
   }
   const auto count = static_cast<double>(comparison.rows.size());
-  text += base::message("# B takes ", fixed(std::exp(logarithms / count), 3),
+  text += base::message("# B takes ", base::fixed(std::exp(logarithms / count), 3),
                         " times A's time, in the geometric mean of ",
                         countText(comparison.rows.size(), "row"), "\n");
   return text + unmatched(comparison.a, comparison.onlyA) +

@@ -4,26 +4,26 @@
 #include <sstream>
 
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/json.h"
 #include "src/tools/common/median.h"
-#include "src/tools/common/table.h"
 
 namespace tutti::tools {
 namespace {
 
-const TextTable& perfTable() {
-  static const TextTable table(
+const base::TextTable& perfTable() {
+  static const base::TextTable table(
       {{12, 0}, {12}, {11}, {8}, {4}, {9}, {9}, {7}, {7}, {6}, {9}, {9}, {7}, {7}, {6}});
   return table;
 }
 
-void addTiming(TextTable::Cells& cells, const std::optional<PerfTiming>& timing) {
+void addTiming(base::TextTable::Cells& cells, const std::optional<PerfTiming>& timing) {
   if (!timing) {
     cells.insert(cells.end(), 5, "N/A");
     return;
   }
   for (const double value : {timing->timeUs, timing->p99Us, timing->algorithmGBps, timing->busGBps})
-    cells.push_back(fixed(value, 2));
+    cells.push_back(base::fixed(value, 2));
   cells.push_back(timing->wrong < 0 ? "N/A" : std::to_string(timing->wrong));
 }
 
@@ -105,7 +105,7 @@ std::string perfHeader(const PerfOptions& options, int ranks, const std::string&
       "its slowest rank\n";
   if (options.repetitions > 1)
     text += base::message("# of ", options.repetitions, " times over all sizes, the medians\n");
-  const TextTable& table = perfTable();
+  const base::TextTable& table = perfTable();
   text += "#" + std::string(53, ' ') + "out-of-place" + std::string(41, ' ') + "in-place\n";
   text += table.comment({"size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw",
                          "#wrong", "time", "p99", "algbw", "busbw", "#wrong"});
@@ -115,9 +115,9 @@ std::string perfHeader(const PerfOptions& options, int ranks, const std::string&
 }
 
 std::string perfLine(const PerfOptions& options, const PerfRow& row) {
-  TextTable::Cells cells{std::to_string(row.bytes), std::to_string(row.count),
-                         toString(options.type), shownOp(options),
-                         std::to_string(shownRoot(options))};
+  base::TextTable::Cells cells{std::to_string(row.bytes), std::to_string(row.count),
+                               toString(options.type), shownOp(options),
+                               std::to_string(shownRoot(options))};
   addTiming(cells, row.outOfPlace);
   addTiming(cells, row.inPlace);
   return perfTable().row(cells);

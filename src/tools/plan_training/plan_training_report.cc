@@ -1,7 +1,7 @@
 #include "parallel/engine/describe.h"
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/json.h"
-#include "src/tools/common/table.h"
 #include "src/tools/plan_training/train_command.h"
 
 namespace tutti::tools {
@@ -20,7 +20,7 @@ double parametersOf(const parallel::ModelOptions& model) {
 }
 
 std::string headline(const PlanTrainingOptions& o) {
-  return message(o.model, ", ", significant(parametersOf(o.job.model) / 1e9, 3),
+  return message(o.model, ", ", base::significant(parametersOf(o.job.model) / 1e9, 3),
                  " billion parameters, on ", o.devices, " device", o.devices == 1 ? "" : "s",
                  " of ", o.topology, " with ", parallel::bytesText(o.memoryBytes), " each\n",
                  o.job.batch, " sequences of ", o.job.context, " tokens a step, weights in ",
@@ -31,9 +31,9 @@ std::string headline(const PlanTrainingOptions& o) {
 std::string row(const PlanTrainingOptions& o, size_t place, const Prediction& p,
                 const Prediction& best) {
   const std::string numbers =
-      TextTable({{4, 0}, {8}, {10}, {9}})
+      base::TextTable({{4, 0}, {8}, {10}, {9}})
           .row({std::to_string(place), parallel::secondsText(p.seconds.total()),
-                significant(p.tokensPerSecond, 4), parallel::bytesText(p.memory.total())});
+                base::significant(p.tokensPerSecond, 4), parallel::bytesText(p.memory.total())});
   const std::string line = numbers.substr(0, numbers.size() - 1) + "  ";
   const std::string reason = place == 1 ? boundOf(p) : slowerThan(p, best);
   return message(line, p.layout.describe(), "\n", std::string(line.size() + 2, ' '), reason,

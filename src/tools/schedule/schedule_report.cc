@@ -2,8 +2,8 @@
 
 #include "parallel/pipeline/schedule_text.h"
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/json.h"
-#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 #include "src/tools/schedule/schedule.h"
 
@@ -35,14 +35,14 @@ std::string headline(const Schedule& s, const Costs& c) {
 }
 
 std::string ranksText(const Schedule& s, const Timeline& timeline) {
-  std::vector<TextTable::Cells> rows{
+  std::vector<base::TextTable::Cells> rows{
       {"rank", s.chunks > 1 ? "stages" : "stage", "idle", "idle in between", "activations"}};
   for (int rank = 0; rank < s.ranks; ++rank)
     rows.push_back(
         {base::message(rank), stagesText(s, rank), shareText(timeline.bubble(rank)),
          numberText(timeline.idleWithin(rank)),
          base::message(s.slots(rank), s.chunks > 1 ? base::message(" of 1/", s.chunks) : "")});
-  return TextTable::fitting(rows);
+  return base::TextTable::fitting(rows);
 }
 
 Json spanOf(const parallel::Span& span, int chunks) {

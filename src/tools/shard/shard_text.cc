@@ -2,11 +2,10 @@
 // sends least step by step, and how it compares.
 
 #include <algorithm>
-#include <sstream>
 
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/page.h"
-#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 #include "src/tools/shard/shard_report.h"
 
@@ -14,13 +13,8 @@ namespace tutti::tools {
 namespace {
 
 using base::message;
+using base::TextTable;
 using Rows = std::vector<TextTable::Cells>;
-
-/// The rows under each other; `right` of the columns stand to the right.
-void addTable(Page& page, const Rows& rows, size_t right) {
-  std::istringstream lines(TextTable::fitting(rows, right));
-  for (std::string line; std::getline(lines, line);) page.raw(line);
-}
 
 std::string shapeText(const parallel::Shape& shape) {
   if (shape.rank() == 0) return "1";
@@ -40,7 +34,7 @@ std::string tensors(const ShardReport& report) {
   for (const ShardTensor& t : report.tensors)
     rows.push_back({t.text, shapeText(t.shape), bytesText(t.bytes), shapeText(t.part),
                     bytesText(t.partBytes)});
-  addTable(page, rows, 0);
+  page.rows(TextTable::fitting(rows));
   return std::move(page).take();
 }
 
@@ -70,7 +64,7 @@ std::string steps(const ShardReport& report) {
   for (const ShardStep& step : best.steps)
     rows.push_back(
         {message(rows.size() + 1, "  ", step.before, " -> ", step.after), stepText(step)});
-  addTable(page, rows, 0);
+  page.rows(TextTable::fitting(rows));
   const std::string sends =
       best.sentBytes == 0 ? "A rank sends nothing"
                           : message("A rank sends ", bytesText(best.sentBytes),
@@ -99,7 +93,7 @@ std::string ways(const ShardReport& report) {
   for (const ShardWay& way : report.ways)
     rows.push_back({&way == &*fastest ? "*" : "", bytesText(way.sentBytes),
                     timeText(way.microseconds), flopText(way.flops), wayText(way)});
-  addTable(page, rows, 4);
+  page.rows(TextTable::fitting(rows, "rrrrl"));
   return std::move(page).take();
 }
 
@@ -112,7 +106,7 @@ std::string halves(const ShardReport& report) {
   Rows rows;
   for (const ShardStep* step : {&whole, &first, &second})
     rows.push_back({message("   ", step->before, " -> ", step->after), stepText(*step)});
-  addTable(page, rows, 0);
+  page.rows(TextTable::fitting(rows));
   page.line("", message("Of S = ", bytesText(bytes), " on p = ", whole.ranks,
                         " ranks each half sends S (p-1)/p from a rank: first its summands of all ",
                         "parts but its own, then the sum of its own part to all others, by way of ",

@@ -1,16 +1,16 @@
 #include "src/tools/simulate/simulate_report.h"
 
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/json.h"
-#include "src/tools/common/table.h"
 #include "src/tools/perf/perf_report.h"
 
 namespace tutti::tools {
 namespace {
 
 // The algorithm stands beside its mark.
-const TextTable& simulateTable() {
-  static const TextTable table(
+const base::TextTable& simulateTable() {
+  static const base::TextTable table(
       {{9, 0}, {12}, {14, 1, true}, {14, 1}, {10}, {10}, {10}, {11}, {7}, {8}});
   return table;
 }
@@ -40,19 +40,19 @@ std::string simulateHeader(const SimulateOptions& options, const topology::Clust
 }
 
 std::string simulateLine(const SimulateOptions& options, const SimulateRow& row) {
-  TextTable::Cells cells{std::to_string(row.ranks), std::to_string(row.bytes),
-                         (row.fastest ? "*" : " ") + row.algorithm};
+  base::TextTable::Cells cells{std::to_string(row.ranks), std::to_string(row.bytes),
+                               (row.fastest ? "*" : " ") + row.algorithm};
   if (!row.microseconds) {
     cells.push_back(" skipped: " + row.refusal);
     return simulateTable().row(cells);
   }
   const double algbw = row.algorithmGBps();
-  cells.push_back(fixed(*row.microseconds, 2));
-  cells.push_back(fixed(algbw, 3));
-  cells.push_back(fixed(algbw * busFactor(options.collective, row.ranks), 3));
-  cells.push_back(fixed(row.bounds.latencyMicroseconds, 2));
-  cells.push_back(fixed(row.bounds.bandwidthMicroseconds, 2));
-  cells.push_back(fixed(row.timesBound(), 2));
+  cells.push_back(base::fixed(*row.microseconds, 2));
+  cells.push_back(base::fixed(algbw, 3));
+  cells.push_back(base::fixed(algbw * busFactor(options.collective, row.ranks), 3));
+  cells.push_back(base::fixed(row.bounds.latencyMicroseconds, 2));
+  cells.push_back(base::fixed(row.bounds.bandwidthMicroseconds, 2));
+  cells.push_back(base::fixed(row.timesBound(), 2));
   cells.push_back(std::to_string(row.ranksWalked));
   return simulateTable().row(cells);
 }

@@ -2,12 +2,11 @@
 // grep does too.
 
 #include <algorithm>
-#include <iomanip>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/tools/common/page.h"
 #include "src/tools/common/units.h"
 #include "src/tools/topo/topo_report.h"
@@ -176,31 +175,30 @@ void writeDistances(Page& page, const Machine& m) {
   const std::vector<LinkEnd> columns = columnsOf(m);
   if (columns.empty()) return;
   page.heading("How far");
-  size_t width = 0;
+  size_t width = 0;  // of a column and the two spaces behind it
   for (const LinkEnd& column : columns) width = std::max(width, column.name.size() + 2);
   const size_t fitting = std::max<size_t>(1, (Page::kColumns - kLabel) / width);
+  std::vector<base::TableColumn> places(fitting + 1, {.width = width, .gap = 0, .left = true});
+  places[0].width = kLabel;
+  const base::TextTable table(std::move(places));
   std::set<Distance> met;
   for (size_t first = 0; first < columns.size(); first += fitting) {
     const size_t last = std::min(columns.size(), first + fitting);
-    std::ostringstream head;
-    head << std::left << std::setw(kLabel) << "";
-    for (size_t i = first; i < last; ++i)
-      head << std::setw(static_cast<int>(width)) << columns[i].name;
-    page.raw(std::move(head).str());
+    base::TextTable::Cells head{""};
+    for (size_t i = first; i < last; ++i) head.push_back(columns[i].name);
+    page.rows(table.row(head));
     for (const LinkEnd& row : rowsOf(m)) {
-      std::ostringstream line;
-      line << std::left << std::setw(kLabel) << row.name;
+      base::TextTable::Cells cells{row.name};
       for (size_t i = first; i < last; ++i) {
-        line << std::setw(static_cast<int>(width));
         if (row.name == columns[i].name) {
-          line << "-";
+          cells.emplace_back("-");
           continue;
         }
         const Distance d = distance(m, row.place, columns[i].place);
         met.insert(d);
-        line << toString(d);
+        cells.emplace_back(toString(d));
       }
-      page.raw(std::move(line).str());
+      page.rows(table.row(cells));
     }
   }
   std::vector<std::string> words;

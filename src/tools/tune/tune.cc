@@ -14,6 +14,7 @@
 
 #include "collectives/regret.h"
 #include "src/base/check.h"
+#include "src/base/table.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/settings.h"
 #include "src/tools/common/algorithm_times.h"
@@ -23,7 +24,6 @@
 #include "src/tools/common/median.h"
 #include "src/tools/common/output_file.h"
 #include "src/tools/common/read_json.h"
-#include "src/tools/common/table.h"
 #include "src/tools/common/units.h"
 #include "src/tools/common/values.h"
 #include "src/tools/tune/tune_record.h"
@@ -122,10 +122,11 @@ class Tuner {
 std::string lineOf(const Verdict& v) {
   const auto best = std::ranges::min_element(v.call.microseconds, {},
                                              [](const auto& entry) { return entry.second; });
-  return base::message(std::setw(5), fixed(v.ratio, 2), " times ", best->first, "'s ",
-                       fixed(best->second, 1), " us: ", plan::toString(v.call.request.collective),
-                       " of blocks of ", v.call.request.blockBytes(), " bytes on ",
-                       v.call.topology.ranks, " ranks, ", memoryName(v.call.windows), "\n");
+  return base::message(std::setw(5), base::fixed(v.ratio, 2), " times ", best->first, "'s ",
+                       base::fixed(best->second, 1),
+                       " us: ", plan::toString(v.call.request.collective), " of blocks of ",
+                       v.call.request.blockBytes(), " bytes on ", v.call.topology.ranks, " ranks, ",
+                       memoryName(v.call.windows), "\n");
 }
 
 void report(std::vector<Verdict> verdicts) {
@@ -158,8 +159,9 @@ void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const Tun
   const Tuning fitted = collectives::fit(calls, before);
   const auto was = collectives::regrets(calls, before), is = collectives::regrets(calls, fitted);
   const std::string remark = base::message(
-      "by these medians choices take ", fixed(is.mean, 3), " times the best in the mean and ",
-      fixed(is.worst, 2), " at worst; before ", fixed(was.mean, 3), " and ", fixed(was.worst, 2));
+      "by these medians choices take ", base::fixed(is.mean, 3), " times the best in the mean and ",
+      base::fixed(is.worst, 2), " at worst; before ", base::fixed(was.mean, 3), " and ",
+      base::fixed(was.worst, 2));
   sayError("tutti tune", remark);
   writeConstants(o, fitted, beside.empty() ? remark : base::message(remark, "; ", beside));
 }

@@ -1,4 +1,4 @@
-// Names that people type, and tables that they read.
+// Names that people type.
 
 #include "src/tools/common/names.h"
 
@@ -6,7 +6,6 @@
 
 #include <tutti/error.h>
 
-#include "src/tools/common/table.h"
 #include "tests/support/outcome.h"
 
 namespace tutti::tools {
@@ -41,18 +40,6 @@ TEST(Names, AreListedWhereOneIsRefused) {
       refusalOf([] { collectiveNamed("alreduce"); }).ends_with("; did you mean all_reduce?"));
   EXPECT_TRUE(refusalOf([] { opNamed("--op", "summ"); }).ends_with("; did you mean sum?"));
   EXPECT_TRUE(refusalOf([] { typeNamed("--type", "quux"); }).ends_with(" or float8_e5m2"));
-}
-
-TEST(Tables, HaveColumns) {
-  const TextTable table({{5, 0}, {4, 1, true}, {3}});
-  EXPECT_EQ(table.row({"1", "ab", "7"}), "    1 ab      7\n");
-  EXPECT_EQ(table.row({"1", "ab"}), "    1 ab\n");
-  EXPECT_EQ(table.row({"1234567", "abcdef", "7"}), "1234567 abcdef    7\n");
-  EXPECT_EQ(table.comment({"a", "", "b"}), "#   a         b\n");
-  EXPECT_EQ(TextTable::fitting({{"rank", "idle"}, {"0", "10%"}}), "rank  idle\n0     10%\n");
-  EXPECT_EQ(TextTable::fitting({{"rank", "idle"}, {"0", "1"}}, 1), "rank  idle\n   0  1\n");
-  EXPECT_EQ(fixed(1.005, 1), "1.0");
-  EXPECT_EQ(significant(1234567, 3), "1.23e+06");
 }
 
 }  // namespace

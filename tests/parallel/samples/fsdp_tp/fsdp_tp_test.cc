@@ -58,7 +58,7 @@ TEST(FsdpTp, HasTheSameLossesUnderAllLayouts) {
 TEST(FsdpTp, ComparesLayouts) {
   const std::string number = "([0-9.]+)";
   const std::string row =
-      "\n([124])   *" + number + " MB  *" + number + " ms  " + number + "  *(?:no|yes)";
+      "\n([124])   *" + number + " MB  *" + number + " ms  *" + number + "  *(?:no|yes)";
   const Output output = run("fsdp_tp --ranks 4 --compare --steps 3 --n-layers 2");
   EXPECT_EQ(output.exitCode, 0) << output.text;
   const std::vector<double> table = numbers(output, row);

@@ -1,4 +1,4 @@
-#include "src/tools/common/table.h"
+#include "src/base/table.h"
 
 #include <algorithm>
 #include <iomanip>
@@ -6,7 +6,15 @@
 
 #include "src/base/check.h"
 
-namespace tutti::tools {
+namespace tutti::base {
+
+namespace {
+
+bool standsLeft(std::string_view sides, size_t column) {
+  return sides[std::min(column, sides.size() - 1)] == 'l';
+}
+
+}  // namespace
 
 std::string TextTable::row(const Cells& cells) const {
   TUTTI_ASSERT(cells.size() <= columns_.size(), cells.size(), " cells in ", columns_.size(),
@@ -26,16 +34,29 @@ std::string TextTable::comment(const Cells& cells) const {
   return line;
 }
 
-std::string TextTable::fitting(const std::vector<Cells>& rows, size_t right) {
+std::string TextTable::fitting(const std::vector<Cells>& rows, std::string_view sides) {
   std::vector<TableColumn> columns;
   for (size_t i = 0; i < rows.at(0).size(); ++i)
-    columns.push_back({.width = 0, .gap = i == 0 ? 0u : 2u, .left = i >= right});
+    columns.push_back({.width = 0, .gap = i == 0 ? 0u : 2u, .left = standsLeft(sides, i)});
   for (const Cells& row : rows)
     for (size_t i = 0; i < row.size(); ++i)
       columns[i].width = std::max(columns[i].width, row[i].size());
   const TextTable table(std::move(columns));
   std::string text;
   for (const Cells& row : rows) text += table.row(row);
+  return text;
+}
+
+std::string TextTable::markdown(const std::vector<Cells>& rows, std::string_view sides) {
+  std::string text, alignment = "|";
+  for (size_t i = 0; i < rows.at(0).size(); ++i)
+    alignment += standsLeft(sides, i) ? " --- |" : " ---: |";
+  for (const Cells& row : rows) {
+    text += "|";
+    for (const std::string& cell : row) text += " " + cell + " |";
+    text += "\n";
+    if (&row == &rows.front()) text += alignment + "\n";
+  }
   return text;
 }
 
@@ -51,4 +72,4 @@ std::string fixed(double value, int digits) {
   return std::move(out).str();
 }
 
-}  // namespace tutti::tools
+}  // namespace tutti::base

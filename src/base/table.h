@@ -1,12 +1,15 @@
 #pragma once
 
-// Tables as text: cells under each other in columns.
+// Tables as text: cells under each other in columns. What the programs print in columns is made
+// here.
 
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-namespace tutti::tools {
+namespace tutti::base {
 
 struct TableColumn {
   size_t width;       ///< at least; a longer cell moves those behind it
@@ -20,8 +23,12 @@ class TextTable {
 
   /// For rows that are printed one after the other: columns of widths that are known before.
   explicit TextTable(std::vector<TableColumn> columns) : columns_(std::move(columns)) {}
-  /// As wide as the widest cell of each column. The first `right` columns stand to the right.
-  static std::string fitting(const std::vector<Cells>& rows, size_t right = 0);
+
+  /// As wide as the widest cell of each column. The first row has a cell for each. `sides` says
+  /// where cells stand: a letter for each column, l or r; the last one is for those behind it, too.
+  static std::string fitting(const std::vector<Cells>& rows, std::string_view sides = "l");
+  /// The same as a table of Markdown, whose first row is the heading.
+  static std::string markdown(const std::vector<Cells>& rows, std::string_view sides = "l");
 
   /// A line without spaces at its end. There may be fewer cells than columns.
   std::string row(const Cells& cells) const;
@@ -37,4 +44,4 @@ std::string significant(double value, int digits);
 /// With so many digits behind the point: "12.50".
 std::string fixed(double value, int digits);
 
-}  // namespace tutti::tools
+}  // namespace tutti::base

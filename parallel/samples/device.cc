@@ -5,6 +5,7 @@
 #include "parallel/kernels/cuda/make_cuda_kernels.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/tensor/check.h"
+#include "src/base/nearest_name.h"
 
 // Of the emulation alone; null in programs linked with NVIDIA's runtime, or without any.
 extern "C" [[gnu::weak]] int tuttiEmulation();
@@ -13,8 +14,8 @@ namespace tutti::parallel {
 
 void requireDeviceWord(const std::string& word) {
   if (word == "host") return;
-  require(word == "cuda" || word == "emulated", "--device ", word,
-          " is none of host, cuda, emulated");
+  require(word == "cuda" || word == "emulated", "--device ",
+          base::noneOf(word, std::vector<std::string>{"host", "cuda", "emulated"}));
   const bool emulated = tuttiEmulation != nullptr;
   require(word != "emulated" || emulated,
           "--device emulated: this program has no emulated GPUs; those of build/tests/emulated "

@@ -21,6 +21,7 @@
 #include "parallel/tensor/check.h"
 #include "parallel/tokenizer/tokenizer_file.h"
 #include "parallel/tokenizer/utf8.h"
+#include "src/base/one_of.h"
 
 namespace {
 
@@ -68,7 +69,7 @@ void declare(CLI::App& app, GenerateCommandOptions& o) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--device", o.device, kDeviceHelp)
-      ->check(oneOf({"host", "cuda", "emulated"}))
+      ->check(base::oneOf({"host", "cuda", "emulated"}))
       ->capture_default_str();
   app.add_option("--export", o.exportTo,
                  "makes a Hugging Face folder of the model, which is not there yet");

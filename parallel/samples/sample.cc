@@ -15,6 +15,7 @@
 #include "parallel/samples/options/flags.h"
 #include "parallel/samples/ranks.h"
 #include "parallel/samples/reports/progress.h"
+#include "src/base/one_of.h"
 
 namespace tutti::parallel {
 
@@ -27,7 +28,7 @@ std::optional<int> parse(int argc, char** argv, const Sample& sample, SampleOpti
   addRanksFlag(app, options.ranks);
   app.add_option("--device", options.device,
                  std::string(kDeviceHelp) + "; dry only says what rank 0 would hold and send")
-      ->check(oneOf({"host", "cuda", "emulated", "dry"}))
+      ->check(base::oneOf({"host", "cuda", "emulated", "dry"}))
       ->capture_default_str();
   sample.flags(app, options);
   try {

@@ -13,6 +13,7 @@
 #include "parallel/samples/options/flags.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
+#include "src/base/one_of.h"
 
 namespace {
 
@@ -34,7 +35,7 @@ void addFlags(CLI::App& app, SampleOptions& options, MlpOptions& o) {
   app.add_flag("--sp", o.sequenceParallel,
                "sequence parallelism: activations outside the MLP are sharded by rows");
   app.add_option("--type", o.type, "float64 or float32")
-      ->check(oneOf({"float64", "float32"}))
+      ->check(tutti::base::oneOf({"float64", "float32"}))
       ->capture_default_str();
 }
 

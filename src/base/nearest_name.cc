@@ -79,4 +79,8 @@ std::string didYouMean(std::string_view word, std::span<const std::string> names
   return meant ? "; did you mean " + std::string(prefix) + *meant + "?" : "";
 }
 
+std::string noneOf(std::string_view word, std::span<const std::string> names) {
+  return std::string(word) + " is not " + listOfNames(names) + didYouMean(word, names);
+}
+
 }  // namespace tutti::base

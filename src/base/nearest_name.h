@@ -25,4 +25,7 @@ std::string listOfNames(std::span<const std::string> names);
 std::string didYouMean(std::string_view word, std::span<const std::string> names,
                        std::string_view prefix = "");
 
+/// "adm is not adamw or sgd; did you mean adamw?": why a word is refused that is none of `names`.
+std::string noneOf(std::string_view word, std::span<const std::string> names);
+
 }  // namespace tutti::base

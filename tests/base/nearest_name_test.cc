@@ -46,5 +46,12 @@ TEST(NearestName, IsAskedFor) {
   EXPECT_EQ(didYouMean("picture", names, "--"), "");
 }
 
+TEST(NearestName, OfAWordThatIsRefusedIsNamedBehindAll) {
+  const std::vector<std::string> names{"json", "csv", "text"};
+  EXPECT_EQ(noneOf("jsn", names), "jsn is not json, csv or text; did you mean json?");
+  EXPECT_EQ(noneOf("", names), " is not json, csv or text");
+  EXPECT_EQ(noneOf("xml", std::vector<std::string>{"json"}), "xml is not json");
+}
+
 }  // namespace
 }  // namespace tutti::base

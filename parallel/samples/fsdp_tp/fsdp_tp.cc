@@ -13,6 +13,7 @@
 #include "parallel/samples/options/flags.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
+#include "src/base/one_of.h"
 
 namespace {
 
@@ -41,7 +42,7 @@ void addFlags(CLI::App& app, SampleOptions& options, FsdpTpOptions& o) {
       ->transform(byteSize())
       ->default_str("16M");
   app.add_option("--dataset", o.dataset, "text, or random tokens")
-      ->check(oneOf({"text", "random"}))
+      ->check(base::oneOf({"text", "random"}))
       ->capture_default_str();
   app.add_flag("--compare", o.compare,
                "times --tp 1, 2, 4, ... in turn, each step of one after that of another; no limit");

@@ -9,10 +9,12 @@
 #include <CLI/CLI.hpp>
 
 #include "parallel/samples/options/flags.h"
+#include "src/base/one_of.h"
 
 namespace tutti::parallel {
 
-/// Adds one: `value` becomes what the word stands for. Another word is refused as noneOf() says.
+/// Adds one: `value` becomes what the word stands for. Another word is refused as base::noneOf()
+/// says.
 template <class Value>
 CLI::Option* addChoiceFlag(CLI::App& app, const std::string& flag, Value& value,
                            const std::vector<std::pair<std::string, Value>>& choices,
@@ -23,7 +25,7 @@ CLI::Option* addChoiceFlag(CLI::App& app, const std::string& flag, Value& value,
     for (const auto& [word, meaning] : choices)
       if (word == given) value = meaning;
   };
-  return app.add_option_function<std::string>(flag, take, about)->check(oneOf(words));
+  return app.add_option_function<std::string>(flag, take, about)->check(base::oneOf(words));
 }
 
 }  // namespace tutti::parallel

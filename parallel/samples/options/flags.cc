@@ -9,6 +9,7 @@
 
 #include "parallel/samples/reports/progress.h"
 #include "src/base/nearest_name.h"
+#include "src/base/one_of.h"
 #include "src/base/printable.h"
 
 namespace tutti::parallel {
@@ -55,21 +56,6 @@ CLI::Validator finiteNumber(bool orZero) {
     return text + " is not a finite number " + (orZero ? "of at least 0" : "above 0");
   };
   return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
-}
-
-std::string noneOf(const std::string& word, const std::vector<std::string>& words) {
-  std::string all;
-  for (const std::string& each : words) all += (all.empty() ? "" : ", ") + each;
-  return word + " is none of " + all + base::didYouMean(word, words);
-}
-
-CLI::Validator oneOf(const std::vector<std::string>& words) {
-  const auto objection = [words](const std::string& word) {
-    return std::ranges::count(words, word) > 0 ? std::string() : noneOf(word, words);
-  };
-  std::string all;
-  for (const std::string& each : words) all += (all.empty() ? "" : ",") + each;
-  return CLI::Validator(objection, "{" + all + "}");
 }
 
 std::string nearestFlag(const CLI::App& app, const std::string& flag) {
@@ -158,7 +144,7 @@ void addReshardFlags(CLI::App& app, ReshardFlags& flags) {
   app.add_option("--reshard", flags.when,
                  "when gathered weights are freed: after-forward (the default: after each forward "
                  "and each backward), after-backward, or never (no reshard)")
-      ->check(oneOf({"after-forward", "after-backward", "never"}));
+      ->check(base::oneOf({"after-forward", "after-backward", "never"}));
   app.add_option("--backwards", flags.backwards,
                  "with --reshard after-backward: after so many of them; default 1")
       ->check(CLI::Range(1, kMost, "POSITIVE"));

@@ -25,11 +25,7 @@ CLI::Validator notNegativeSize();
 CLI::Validator byteSize();
 /// Above 0, or from 0 on.
 CLI::Validator finiteNumber(bool orZero);
-/// One of these words. Another one is refused as noneOf() says.
-CLI::Validator oneOf(const std::vector<std::string>& words);
 
-/// "adm is none of adamw, sgd; did you mean adamw?": the question where one is near.
-std::string noneOf(const std::string& word, const std::vector<std::string>& words);
 /// "; did you mean --optimizer?" of what is no flag, or nothing where none is near.
 std::string nearestFlag(const CLI::App& app, const std::string& flag);
 

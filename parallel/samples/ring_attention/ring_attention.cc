@@ -17,6 +17,7 @@
 #include "parallel/samples/ring_attention/ring_drawing.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
+#include "src/base/one_of.h"
 
 namespace {
 
@@ -40,7 +41,7 @@ void addFlags(CLI::App& app, RingOptions& options) {
   add("--heads", o.heads, "of queries");
   add("--kv-heads", o.kvHeads, "of keys and values");
   app.add_option("--attention", options.attention, "ring, heads, or both of them in turn")
-      ->check(oneOf({"ring", "heads", "both"}))
+      ->check(tutti::base::oneOf({"ring", "heads", "both"}))
       ->capture_default_str();
   app.add_option("--svg", options.svg, "write the ring, step by step, to this file as a picture");
 }

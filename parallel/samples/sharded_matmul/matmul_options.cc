@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "src/base/one_of.h"
+
 namespace tutti::parallel {
 
 void addFlags(CLI::App& app, MatmulOptions& o) {
@@ -10,7 +12,7 @@ void addFlags(CLI::App& app, MatmulOptions& o) {
   app.add_option("--mesh", o.mesh, "axes and the ranks along each, outermost first; default: x");
   app.add_option("--sizes", o.sizes, "of all indices")->capture_default_str();
   app.add_option("--type", o.type, "float64 or float32")
-      ->check(oneOf({"float64", "float32"}))
+      ->check(base::oneOf({"float64", "float32"}))
       ->capture_default_str();
   app.add_option("--ways", o.ways, "so many ways to compute it, those that send least first")
       ->check(CLI::Range(1, 1000, "POSITIVE"))

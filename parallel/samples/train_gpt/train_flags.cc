@@ -15,6 +15,7 @@
 #include "parallel/samples/options/flags.h"
 #include "parallel/samples/options/list_flag.h"
 #include "parallel/samples/train_gpt/train_options.h"
+#include "src/base/one_of.h"
 
 namespace tutti::parallel {
 
@@ -72,7 +73,7 @@ void declare(CLI::App& app, TrainOptions& o) {
   addListFlag(app, "--offload", o.offload,
               "what lies in other memory: none, or of optimizer, gradients (from --zero 2 on) "
               "and parameters (--zero 3) those that are named, with commas",
-              oneOf({"none", "optimizer", "gradients", "parameters"}));
+              base::oneOf({"none", "optimizer", "gradients", "parameters"}));
   app.add_option("--offload-folder", o.offloadFolder,
                  "in files there; default: in this host's memory, which on a host is the same, "
                  "and of which a GPU has parts at a time");
@@ -110,7 +111,7 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->capture_default_str();
   app.add_option("--schedule", o.schedule,
                  "of these ranks: " + scheduleNames() + "; tutti schedule draws it")
-      ->check(oneOf(scheduleWords()))
+      ->check(base::oneOf(scheduleWords()))
       ->capture_default_str();
   app.add_option("--chunks", o.chunks,
                  "stages of each of them: 2 or more of interleaved, 2 of zb-v, 1 of all others")
@@ -147,7 +148,7 @@ void declare(CLI::App& app, TrainOptions& o) {
                  "at the end, a Hugging Face folder of the model, which is not there yet")
       ->excludes(app.get_option("--experts"));
   app.add_option("--optimizer", o.optimizer, "adamw, sgd, or momentum: sgd with 0.9 of it")
-      ->check(oneOf({"adamw", "momentum", "sgd"}))
+      ->check(base::oneOf({"adamw", "momentum", "sgd"}))
       ->capture_default_str();
   app.add_option("--lr", o.learningRate,
                  "peak learning rate; default 0.003 (adamw), 0.3 (sgd), 0.03 (momentum)")
@@ -164,7 +165,7 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(CLI::Validator(notUnsigned, ""))
       ->capture_default_str();
   app.add_option("--device", o.device, kDeviceHelp)
-      ->check(oneOf({"host", "cuda", "emulated"}))
+      ->check(base::oneOf({"host", "cuda", "emulated"}))
       ->capture_default_str();
   CLI::Option* type = addChoiceFlag<DType>(
       app, "--type", o.type,

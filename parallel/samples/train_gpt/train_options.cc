@@ -9,6 +9,7 @@
 #include "parallel/engine/engine.h"
 #include "parallel/samples/planning/fitting_layouts.h"
 #include "parallel/samples/train_gpt/train_text.h"
+#include "src/base/nearest_name.h"
 
 namespace tutti::parallel {
 
@@ -220,7 +221,7 @@ std::optional<Documents> documentsOf(const TrainOptions& options, const TokenVie
 
 PipelineOptions pipelineOf(const TrainOptions& o) {
   const auto kind = parseScheduleKind(o.schedule);
-  require(kind.has_value(), "--schedule ", noneOf(o.schedule, scheduleWords()));
+  require(kind.has_value(), "--schedule ", base::noneOf(o.schedule, scheduleWords()));
   return {.schedule = *kind, .chunks = o.chunks, .layers = o.stages};
 }
 

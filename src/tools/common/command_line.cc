@@ -1,12 +1,10 @@
 #include "src/tools/common/command_line.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "src/base/nearest_name.h"
 #include "src/base/printable.h"
-#include "src/tools/common/names.h"
 #include "src/tools/common/output_file.h"
 
 namespace tutti::tools {
@@ -92,17 +90,6 @@ std::optional<int> CommandLine::read(int argc, const char* const* argv) {
 int CommandLine::refuse(const std::string& reason) const {
   sayError(get_name(), reason + " (" + get_name() + " --help shows the flags)");
   return 2;
-}
-
-CLI::Validator oneOf(std::vector<std::string> words) {
-  std::string shown = "{";
-  for (const std::string& word : words) shown += (shown.size() > 1 ? "," : "") + word;
-  return CLI::Validator(
-      [words = std::move(words)](const std::string& word) {
-        if (std::ranges::find(words, word) != words.end()) return std::string();
-        return word + " is not " + listOfNames(words) + base::didYouMean(word, words);
-      },
-      shown + "}");
 }
 
 void sayError(const std::string& program, const std::string& what) {

@@ -44,10 +44,6 @@ class CommandLine final : public CLI::App {
   std::vector<Output> outputs_;
 };
 
-/// The words that a flag takes, as --help shows them. What is none of them is refused with all of
-/// them, and the nearest one.
-CLI::Validator oneOf(std::vector<std::string> words);
-
 /// Prints "tutti perf: what went wrong" to standard error.
 void sayError(const std::string& program, const std::string& what);
 

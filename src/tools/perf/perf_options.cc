@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/base/one_of.h"
 #include "src/tools/common/command_line.h"
 #include "src/tools/common/device_option.h"
 #include "src/tools/common/names.h"
@@ -129,9 +130,9 @@ void addWay(CommandLine& app, PerfOptions& o, PerfTexts& texts) {
                      "; or file, the plan of the file that TUTTI_ALGORITHM_FILE names");
   app.add_option("--transport", o.transport,
                  "shm, tcp or ucx, between all ranks, or shm+tcp or shm+ucx")
-      ->check(oneOf({"shm", "tcp", "ucx", "shm+tcp", "shm+ucx"}));
+      ->check(base::oneOf({"shm", "tcp", "ucx", "shm+tcp", "shm+ucx"}));
   app.add_option("--memory", texts.memory, "window (from allocate) or ordinary")
-      ->check(oneOf({"window", "ordinary"}));
+      ->check(base::oneOf({"window", "ordinary"}));
   app.add_option("--device", o.device, kDeviceHelp);
   app.add_flag("--deterministic", o.deterministic, "deterministic mode");
 }

@@ -2,6 +2,7 @@
 
 #include "parallel/huggingface/model_names.h"
 #include "src/base/check.h"
+#include "src/base/one_of.h"
 #include "src/tools/common/command_line.h"
 #include "src/tools/common/names.h"
 #include "src/tools/common/output_file.h"
@@ -83,7 +84,7 @@ std::variant<PlanTrainingOptions, int> parsePlanTraining(int argc, const char* c
       ->check(CLI::Range(int64_t{1}, kMostTokens))
       ->default_str("");
   app.add_option("-t,--type", type, "of weights: bfloat16, with float32 masters, or float32")
-      ->check(oneOf({"bfloat16", "float32"}));
+      ->check(base::oneOf({"bfloat16", "float32"}));
   app.add_option("--gradients", gradients, "their type: float32 without it");
   app.add_option("--optimizer", optimizer, "adamw, momentum or sgd");
   app.add_option("--teraflops", teraflops,

@@ -14,6 +14,7 @@
 
 #include "collectives/regret.h"
 #include "src/base/check.h"
+#include "src/base/one_of.h"
 #include "src/base/table.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/settings.h"
@@ -267,7 +268,7 @@ std::variant<TuneOptions, int> parseTune(int argc, const char* const* argv) {
       ->check(CLI::Range(1, 1000));
   app.add_flag("--check", o.check, "only measure how good the choices are now");
   app.add_option("--memory", memory, "window (from allocate), ordinary, or both")
-      ->check(oneOf({"window", "ordinary", "both"}));
+      ->check(base::oneOf({"window", "ordinary", "both"}));
   app.add_option("--blocks", blocks, "bytes of the blocks to measure");
   if (const auto code = app.read(argc, argv)) return *code;
   o.windows = memory != "ordinary";

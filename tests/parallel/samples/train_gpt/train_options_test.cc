@@ -108,17 +108,17 @@ TEST(TrainOptions, OfListsHaveNoEmptyWords) {
 
 TEST(TrainOptions, OfWordsAreRefusedWithWhatThereIs) {
   EXPECT_EQ(said({"--offload", "optimizer,weights"}),
-            "train_gpt: --offload: weights is none of none, optimizer, gradients, parameters");
+            "train_gpt: --offload: weights is not none, optimizer, gradients or parameters");
   EXPECT_EQ(said({"--optimizer", "adam"}),
-            "train_gpt: --optimizer: adam is none of adamw, momentum, sgd; did you mean adamw?");
+            "train_gpt: --optimizer: adam is not adamw, momentum or sgd; did you mean adamw?");
   EXPECT_EQ(said({"--schedule", "interleave"}),
-            "train_gpt: --schedule: interleave is none of naive, gpipe, 1f1b, interleaved, zb-h1, "
+            "train_gpt: --schedule: interleave is not naive, gpipe, 1f1b, interleaved, zb-h1 or "
             "zb-v; did you mean interleaved?");
   EXPECT_EQ(said({"--type", "flaot16"}),
-            "train_gpt: --type: flaot16 is none of float32, bfloat16, float16; did you mean "
+            "train_gpt: --type: flaot16 is not float32, bfloat16 or float16; did you mean "
             "float16?");
   EXPECT_EQ(said({"--recompute", "all"}),
-            "train_gpt: --recompute: all is none of none, attention, block");
+            "train_gpt: --recompute: all is not none, attention or block");
   EXPECT_EQ(said({"--optimzer", "sgd"}),
             "train_gpt: there is no flag --optimzer; did you mean --optimizer?");
   EXPECT_EQ(said({"--optimzer=sgd"}),
@@ -160,7 +160,7 @@ TEST(TrainOptions, SayHowLayersAreSharedOut) {
   TrainOptions wrong = parsed("--pp 2");
   wrong.schedule = "1f2b";
   EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }),
-            "--schedule 1f2b is none of naive, gpipe, 1f1b, interleaved, zb-h1, zb-v; did you mean "
+            "--schedule 1f2b is not naive, gpipe, 1f1b, interleaved, zb-h1 or zb-v; did you mean "
             "1f1b?");
   EXPECT_EQ(refused("--pp 4"), "taken");
   wrong = parsed("--pp 4");
@@ -271,7 +271,7 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
             "train_gpt: FILE, line 2: deterministic is neither true nor false");
   EXPECT_EQ(said("layers = [1, 2]").substr(0, 34), "train_gpt: FILE, line 2: --layers:");
   EXPECT_EQ(said("type = \"int\""),
-            "train_gpt: FILE, line 2: --type: int is none of float32, bfloat16, float16");
+            "train_gpt: FILE, line 2: --type: int is not float32, bfloat16 or float16");
   EXPECT_EQ(said("prompt = \"a\\u0000b\""), "train_gpt: FILE, line 2: prompt has a zero byte");
   for (const std::string key : {"help", "config"})
     EXPECT_EQ(said(key + " = true"),

@@ -39,6 +39,10 @@ struct LaunchOptions {
   /// restart-2 and so on inside it.
   int restarts = 0;
 
+  /// Whether the other ranks go on when one fails, as those do that shrink their communicator. All
+  /// ranks are still ended if one cannot be started. It must be false with restarts.
+  bool keepGoing = false;
+
   /// The job's UniqueId in hexadecimal. If empty, this process makes an id and serves it. It must
   /// be empty with restarts.
   std::string uniqueId;
@@ -49,7 +53,8 @@ struct LaunchOptions {
 ///
 /// \par Exit code
 /// - 0: every rank returned 0.
-/// - The exit code of the rank that failed first, or 128 + the signal that killed it.
+/// - The exit code of the rank that failed first, or 128 + the signal that killed it, also with
+///   keepGoing.
 /// - 127: the program does not exist.
 /// - 126: the program cannot be executed.
 /// - 1: no rank failed, but output is lost: the disk is full, or its reader takes nothing.

@@ -223,27 +223,42 @@ void Job::passOn(const ReceivedSignal& signal) {
 // Of several that are found at once, one killed by a signal is the likelier cause: the others may
 // have failed because it was gone.
 void Job::noteEnds() {
-  int worst = -1;
+  std::vector<size_t> failed;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     RankProcess& rank = *ranks_[i];
     if (!rank.running()) continue;
     rank.reapIfEnded();
     if (rank.startError()) return failStart(static_cast<int>(i));
-    if (rank.running() || !rank.end()->failed()) continue;
-    if (worst < 0 || (rank.end()->killed && !ranks_[worst]->end()->killed))
-      worst = static_cast<int>(i);
+    if (!rank.running() && rank.end()->failed()) failed.push_back(i);
   }
-  if (worst < 0) return;
+  if (failed.empty()) return;
+  const auto killed = std::find_if(failed.begin(), failed.end(),
+                                   [&](size_t i) { return ranks_[i]->end()->killed; });
+  const size_t worst = killed != failed.end() ? *killed : failed.front();
   const RankEnd& end = *ranks_[worst]->end();
-  fail({.rank = worst, .how = end.describe(), .exitCode = end.exitCode()});
+  fail({.rank = static_cast<int>(worst), .how = end.describe(), .exitCode = end.exitCode()});
+  if (options_.keepGoing) sayWhoGoesOn(failed);
 }
 
+/// The first failure is the one that counts. One that could not start ends also those that would
+/// keep going: they wait for it.
 void Job::fail(Failure failure) {
-  if (failure_) return;
-  failure.pid = ranks_[failure.rank]->pid();
-  failure.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  failure_ = std::move(failure);
-  beginEnding();
+  const bool ends = options_.keepGoing ? failure.notStarted : !failure_;
+  if (!failure_) {
+    failure.pid = ranks_[failure.rank]->pid();
+    failure.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    failure_ = std::move(failure);
+  }
+  if (ends) beginEnding();
+}
+
+/// At once, as the report comes when all have ended.
+void Job::sayWhoGoesOn(const std::vector<size_t>& failed) {
+  const int left = runningRanks();
+  if (left == 0 || killAt_) return;
+  for (const size_t i : failed)
+    say(message("rank ", i, " (pid ", ranks_[i]->pid(), ") ", ranks_[i]->end()->describe(), "; ",
+                left, left == 1 ? " rank goes on" : " ranks go on"));
 }
 
 void Job::beginEnding() {

@@ -5,6 +5,8 @@
 //
 //   running --a rank fails, or SIGINT, SIGTERM, SIGHUP--> ending --grace period, or the signal
 //   again--> killing --all have ended, or the kernel holds one--> writing what is left --> done
+//
+// Where ranks keep going, it runs on when a rank fails, until all have ended.
 
 #include <poll.h>
 
@@ -64,6 +66,7 @@ class Job {
   void passOn(const ReceivedSignal& signal);
   void noteEnds();
   void fail(Failure failure);
+  void sayWhoGoesOn(const std::vector<size_t>& failed);
   void beginEnding();
   void killWhenOverdue();
   bool heldForLong() const;

@@ -40,6 +40,9 @@ void check(const LaunchOptions& options) {
                 kMaxRestarts);
   TUTTI_REQUIRE(options.restarts == 0 || options.uniqueId.empty(),
                 "every attempt of a job with restarts has an id of its own, and one was given");
+  TUTTI_REQUIRE(!options.keepGoing || options.restarts == 0,
+                "a job whose ranks keep going when one fails is not started again, and ",
+                options.restarts, " restarts were asked for");
   rlimit limit = {};
   TUTTI_SYSCALL(getrlimit(RLIMIT_NOFILE, &limit));
   const rlim_t needed = launcher::launcherDescriptors(options.ranks);

@@ -235,6 +235,7 @@ TEST(Restarts, RefuseWhatCannotBe) {
   for (const LaunchOptions& options :
        {LaunchOptions{.command = {"true"}, .restarts = -1},
         LaunchOptions{.command = {"true"}, .restarts = 1001},
+        LaunchOptions{.command = {"true"}, .restarts = 1, .keepGoing = true},
         LaunchOptions{.command = {"true"}, .restarts = 1, .uniqueId = "ab"}}) {
     const tests::Outcome outcome = tests::outcomeOf([&] { launch(options); });
     EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << outcome.text;

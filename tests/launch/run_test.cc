@@ -125,6 +125,34 @@ TEST(Run, NamesTheSignalThatKilledTheFirst) {
   EXPECT_TRUE(contains(result.err, "it wrote nothing")) << result.err;
 }
 
+// Those that go on do so after the launcher has noticed the failure: it has reaped the rank then.
+TEST(Run, KeepsTheOthersGoingWhereItIsTold) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/pid", whole = file + ".whole";
+  const std::string script = "if [ $TUTTI_RANK = 1 ]; then echo $$ > " + file + "; mv " + file +
+                             " " + whole + "; exit 5; fi; until [ -e " + whole +
+                             " ]; do sleep 0.01; done; while kill -0 $(cat " + whole +
+                             ") 2> /dev/null; do sleep 0.01; done; sleep 0.3; echo went on; "
+                             "[ $TUTTI_RANK = 0 ] || exit 7";
+  const Result result = runTutti({"run", "-n", "3", "--keep-going", "sh", "-c", script});
+  EXPECT_EQ(result.exitCode, 5) << result.err;
+  EXPECT_EQ(sorted(result.out), (std::multiset<std::string>{"[0] went on", "[2] went on"}));
+  EXPECT_TRUE(contains(result.err, ") exited with code 5; 2 ranks go on\n")) << result.err;
+  EXPECT_TRUE(contains(result.err, "rank 1 (pid ")) << result.err;
+  EXPECT_TRUE(contains(result.err, " failed first, ")) << result.err;
+  EXPECT_FALSE(contains(result.err, "rank 0 (pid ")) << result.err;
+}
+
+TEST(Run, EndsRanksThatKeepGoingWhenItIsInterrupted) {
+  Running job({"run", "-n", "2", "--keep-going", "sh", "-c",
+               "[ $TUTTI_RANK = 1 ] && exit 5; echo ready; exec sleep 50"});
+  ASSERT_TRUE(job.waitForOutput("[0] ready"));
+  job.signal(SIGINT);
+  const Result result = job.wait();
+  EXPECT_NE(result.exitCode, 0);
+  EXPECT_TRUE(contains(result.err, "signal 2 (SIGINT)")) << result.err;
+}
+
 TEST(Run, SaysWhyAProgramCannotBeRun) {
   Result result = runTutti({"run", "-n", "4", "no_such_program_here"});
   EXPECT_EQ(result.exitCode, 127);
@@ -150,10 +178,13 @@ TEST(Run, SaysWhichRankCouldNotStart) {
   const std::string program = folder.path().string() + "/program";
   std::ofstream(program) << "#!/no/such/interpreter\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  const Result result = runTutti({"run", "-n", "4", program});
-  EXPECT_EQ(result.exitCode, 127);
-  EXPECT_TRUE(contains(result.err, "rank 0 (pid ")) << result.err;
-  EXPECT_TRUE(contains(result.err, "it could not execute " + program)) << result.err;
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"run", "-n", "4", program},
+                                                {"run", "-n", "4", "--keep-going", program}}) {
+    const Result result = runTutti(words);
+    EXPECT_EQ(result.exitCode, 127);
+    EXPECT_TRUE(contains(result.err, "rank 0 (pid ")) << result.err;
+    EXPECT_TRUE(contains(result.err, "it could not execute " + program)) << result.err;
+  }
 }
 
 TEST(Run, RefusesWrongCommandLines) {

@@ -58,6 +58,11 @@ void declareRun(CLI::App& app, LaunchOptions& o, RunSeconds& seconds) {
             "times it was started before, and output files of later attempts are in DIR/restart-1, "
             "DIR/restart-2, ...")
       ->check(CLI::Range(0, 1000));
+  app.add_flag(
+         "--keep-going", o.keepGoing,
+         "let the other ranks go on when one fails, as those do that shrink their communicator; "
+         "the exit code stays that of the first that failed")
+      ->excludes(app.get_option("--restarts"));
   addLastOf(app, "--grace", seconds.grace,
             "seconds between asking the other ranks to end and killing them")
       ->check(secondsRange());

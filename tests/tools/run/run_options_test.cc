@@ -46,6 +46,7 @@ TEST(RunOptions, TakeEachForm) {
     EXPECT_EQ(options.ranks, 4);
     EXPECT_EQ(options.command, (std::vector<std::string>{"a", "b"}));
     EXPECT_TRUE(options.prefixOutput);
+    EXPECT_FALSE(options.keepGoing);
   }
   const LaunchOptions options = parse(
       {"--no-prefix", "--output=logs", "--grace", "0.25", "--restarts=3", "-n", "1", "program"});
@@ -54,6 +55,7 @@ TEST(RunOptions, TakeEachForm) {
   EXPECT_EQ(options.gracePeriod.count(), 250);
   EXPECT_EQ(options.restarts, 3);
   EXPECT_EQ(parse({"-n", "1", "--restarts", "0", "program"}).restarts, 0);
+  EXPECT_TRUE(parse({"-n", "1", "--keep-going", "program"}).keepGoing);
 }
 
 TEST(RunOptions, TakeTheLastOfWhatIsGivenTwice) {
@@ -99,6 +101,8 @@ TEST(RunOptions, NameWhatIsWrong) {
       EXPECT_EQ(refusal({"-n", "2", option, seconds, "a"}),
                 base::message("tutti run: ", option, ": ", seconds,
                               " is no number of seconds from 0 to 1000000"));
+  EXPECT_EQ(refusal({"-n", "2", "--keep-going", "--restarts", "1", "a"}),
+            "tutti run: --restarts excludes --keep-going");
   EXPECT_EQ(refusal({"-n", "2", "-o", "", "a"}),
             "tutti run: --output: it needs the name of a folder");
 }

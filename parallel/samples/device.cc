@@ -33,7 +33,8 @@ Device deviceFor(const std::string& word, int rank) {
   if (kindOf(word) == DeviceKind::Host) return {};
   const int count = deviceCount(DeviceKind::Cuda);
   if (count == 0)
-    fail(ErrorCode::Unsupported, "--device ", word, ": ", whyNoDevice(DeviceKind::Cuda));
+    fail(ErrorCode::Unsupported, "--device ", word, ": ", whyNoDevice(DeviceKind::Cuda),
+         "; --device host needs none");
   return {DeviceKind::Cuda, rank % count};
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 const CudaSupport& cudaSupport() {
   static const CudaSupport none{.missing =
-                                    "this build of Tutti has no CUDA: it was configured with "
-                                    "TUTTI_CUDA=OFF, or without a CUDA toolkit"};
+                                    "this build of Tutti has no CUDA: configure it with "
+                                    "-D TUTTI_CUDA=ON, which needs CUDA's toolkit"};
   return none;
 }
 

@@ -276,8 +276,9 @@ TEST(Devices, ThatAreNotThereAreRefusedWithTheReason) {
   EXPECT_THROW(Stream(Device{DeviceKind::Host, 1}), Error);
   if (deviceCount(DeviceKind::Cuda) > 0) GTEST_SKIP() << "there is a GPU";
   const std::string why = whyNoDevice(DeviceKind::Cuda);
-  EXPECT_TRUE(why.starts_with("this build of Tutti has no CUDA: ") ||
-              why.starts_with("CUDA finds no GPU"))
+  EXPECT_TRUE(
+      why.starts_with("this build of Tutti has no CUDA: configure it with -D TUTTI_CUDA=ON") ||
+      why.starts_with("CUDA finds no GPU"))
       << why;
   const Device gpu{DeviceKind::Cuda, 0};
   EXPECT_EQ(refusal([&] { Stream stream(gpu); }), "there is no device cuda:0: " + why);

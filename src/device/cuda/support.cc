@@ -22,7 +22,9 @@ CudaSupport ask() {
   support.devices = 0;
   int driver = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
-    support.missing = "CUDA finds no GPU: there is no driver on this machine";
+    support.missing =
+        "CUDA finds no GPU: there is no driver on this machine: install NVIDIA's, or start the "
+        "container with the GPUs (docker run --gpus all)";
     return support;
   }
   support.missing =

@@ -23,7 +23,8 @@ Device deviceFor(const std::string& word, int rank) {
   if (word == "host") return {};
   const int count = deviceCount(DeviceKind::Cuda);
   if (count == 0)
-    base::fail(ErrorCode::Unsupported, "--device ", word, ": ", whyNoDevice(DeviceKind::Cuda));
+    base::fail(ErrorCode::Unsupported, "--device ", word, ": ", whyNoDevice(DeviceKind::Cuda),
+               "; --device host needs none");
   return {DeviceKind::Cuda, rank % count};
 }
 

@@ -56,6 +56,19 @@ TEST_F(TrainGpt, NamesNumbersThatCannotBe) {
   EXPECT_EQ(run(small("--generate 0 --steps 1 --seed 18446744073709551615")).exitCode, 0);
 }
 
+// Where there is a GPU, it is the text that is missed.
+TEST_F(TrainGpt, SaysWhatIsMissingWhereThereIsNoGpu) {
+  const Output output = run("--text " + file("absent") + " --device cuda");
+  EXPECT_EQ(output.exitCode, 1) << output.text;
+  if (output.count(file("absent")) > 0) GTEST_SKIP() << "there is a GPU";
+  EXPECT_TRUE(output.text.starts_with("train_gpt: --device cuda: ")) << output.text;
+  EXPECT_EQ(output.count("this build of Tutti has no CUDA: configure it with -D TUTTI_CUDA=ON") +
+                output.count("CUDA finds no GPU: "),
+            1)
+      << output.text;
+  EXPECT_TRUE(output.lastLine().ends_with("; --device host needs none")) << output.text;
+}
+
 TEST_F(TrainGpt, NamesBadFiles) {
   expectRefused("--text " + file("absent"), 1, file("absent"));
   expectRefused("--text " + file("empty"), 1, file("empty") + " is empty");

@@ -152,16 +152,16 @@ TrainingMemory Engine::memory() const {
 }
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {
-  return *evaluate(windows, sequences, [] { return false; });
+  return *evaluate(windows, sequences, [](int64_t) { return false; });
 }
 
 std::optional<double> Engine::evaluate(Windows& windows, int64_t sequences,
-                                       const std::function<bool()>& stop) {
+                                       const std::function<bool(int64_t)>& stop) {
   require(windows.countedTokens() > 0, "no label of the validation text counts");
   const int ranks = mesh_.extent(batch_), rank = mesh_.index(batch_);
   ExactSum sum;
   for (int64_t all = 0; all < windows.count(); all += ranks * sequences) {
-    if (stop()) {
+    if (stop(all)) {
       forget();
       return std::nullopt;
     }

@@ -103,10 +103,10 @@ class Engine {
   /// of `sequences`. The batches' losses are added exactly, so the result does not depend on the
   /// number of ranks. Collective. Throws InvalidArgument when no label counts.
   double evaluate(Windows& windows, int64_t sequences);
-  /// The same, unless `stop`, which is asked before each batch and says the same on all ranks, says
-  /// so: then nothing.
+  /// The same, unless `stop` says so, which is asked before each batch, with how many of the
+  /// windows are done, and says the same on all ranks: then nothing.
   std::optional<double> evaluate(Windows& windows, int64_t sequences,
-                                 const std::function<bool()>& stop);
+                                 const std::function<bool(int64_t)>& stop);
   /// Logits [batch, context, vocabulary], of the whole vocabulary, contiguous, valid until the next
   /// call of anything. Collective over the ranks that share out or cut weights, share out positions
   /// or have stages.

@@ -21,6 +21,7 @@ namespace tutti::parallel {
 namespace {
 constexpr double kTerminalSeconds = 0.1;  // between rewritten lines
 constexpr double kLogSeconds = 10;        // between lines that stay
+constexpr double kValidationSeconds = 2;  // until its first line
 
 constexpr std::string_view kJsonBegin = "{\"step\":";  // of a line
 
@@ -277,6 +278,24 @@ void TrainingProgress::stopped(int64_t step, int signal, const std::string& chec
               checkpoints.empty()
                   ? "nothing was saved: there is no --checkpoints"
                   : message("--checkpoints ", checkpoints, " --resume goes on from here").c_str());
+  flushOutput();
+}
+
+void TrainingProgress::validating(int64_t done, int64_t windows) {
+  if (!enabled_) return;
+  if (done == 0) validationStart_ = lastShown_ = Clock::now();
+  const bool last = done == windows;
+  const double wait = !validationShown_ ? kValidationSeconds
+                      : terminal_       ? kTerminalSeconds
+                                        : kLogSeconds;
+  if (last ? !validationShown_ : seconds(lastShown_) < wait) return;
+  validationShown_ = true;
+  lastShown_ = Clock::now();
+  const Pace pace = paceOf(0, done, windows, seconds(validationStart_));
+  const auto left = static_cast<long long>(pace.secondsLeft);
+  std::printf("%svalidation %lld/%lld windows  %lld:%02lld left%s", terminal_ ? "\r" : "",
+              static_cast<long long>(done), static_cast<long long>(windows), left / 60, left % 60,
+              terminal_ && !last ? "   " : "\n");
   flushOutput();
 }
 

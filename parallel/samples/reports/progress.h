@@ -45,6 +45,8 @@ class TrainingProgress {
   /// Says that the training ends after `step` because of `signal`, and where it goes on from;
   /// `checkpoints` is empty when nothing was saved.
   void stopped(int64_t step, int signal, const std::string& checkpoints);
+  /// Of the validation's windows so many are done. Says so where it takes more than some seconds.
+  void validating(int64_t done, int64_t windows);
   void validation(double loss);
   void text(const std::string& prompt, const std::string& generated);
 
@@ -75,6 +77,8 @@ class TrainingProgress {
   int ranks_ = 1;
   std::optional<File> json_;  ///< once it has a line of this run, or goes on
   Clock::time_point start_, lastStep_, lastShown_;
+  Clock::time_point validationStart_;
+  bool validationShown_ = false;
 };
 
 /// Writes out what is buffered for standard output. Throws System when it, or anything before it,

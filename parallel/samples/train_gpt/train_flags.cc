@@ -119,6 +119,10 @@ void declare(CLI::App& app, TrainOptions& o) {
   addListFlag(app, "--stages", o.stages, "layers of each stage; default: as evenly as can be",
               CLI::Validator("INT"));
   addStepFlags(app, o.steps, o.batch);
+  app.add_option("--validation-tokens", o.validationTokens,
+                 "tokens of the text for validation that count, the first ones; 0: all")
+      ->check(notNegative)
+      ->capture_default_str();
   app.add_option("--micro-batches", o.microBatches,
                  "pieces of the batch in each round; default: the least multiple of the ranks from "
                  "4 on, or from 8 with --deterministic")

@@ -58,11 +58,6 @@ Loader makeLoader(const TrainOptions& options, const TokenView& text) {
   return Loader(text, options.model.context, options.batch, options.seed);
 }
 
-Windows makeWindows(const TrainOptions& options, const TokenView& text) {
-  if (auto documents = documentsOf(options, text)) return Windows(text, *std::move(documents));
-  return Windows(text, options.model.context);
-}
-
 /// Only float16 needs it.
 std::optional<LossScaling> lossScalingOf(const TrainOptions& options) {
   if (options.type != DType::Float16) return std::nullopt;
@@ -119,7 +114,7 @@ int train(const TrainOptions& options, int ranks) {
                  .lossScaling = lossScalingOf(options),
                  .pipeline = pipelineOf(options)});
   Loader loader = makeLoader(options, text.train);
-  Windows windows = makeWindows(options, text.validation);
+  Windows windows = validationWindows(options, text.validation);
 
   const auto optimizer = optimizerOf(options);
   const CosineSchedule schedule{options.learningRate, options.warmup, options.steps};
@@ -168,11 +163,15 @@ int train(const TrainOptions& options, int ranks) {
   engine.awaitSave();
   if (trace) trace->write();
   // A run that resumes comes here at once.
-  const auto validation = engine.evaluate(windows, options.batch, asked);
+  const auto validation = engine.evaluate(windows, options.batch, [&](int64_t done) {
+    progress.validating(done, windows.count());
+    return asked();
+  });
   if (!validation || asked()) {
     progress.stopped(options.steps, signal, options.checkpoints);
     return 0;
   }
+  progress.validating(windows.count(), windows.count());
   if (!std::isfinite(*validation))
     return diverged(mesh, progress,
                     message("after the last step the validation loss is ", *validation));

@@ -282,7 +282,7 @@ void checkNotTheText(const TrainOptions& options) {
 }
 
 void checkFiles(const TrainOptions& options) {
-  readTokens(options, *tokenizerOf(options));
+  validationWindows(options, readTokens(options, *tokenizerOf(options)).validation);
   std::error_code error;
   require(
       options.offloadFolder.empty() || std::filesystem::is_directory(options.offloadFolder, error),

@@ -43,6 +43,7 @@ struct TrainOptions {
   bool contextGiven = false;          ///< --context was; else it is at most that of such a model
   std::optional<LlamaOptions> llama;  ///< in the place of `model`, where that model is one
   std::string exportTo;               ///< a Hugging Face folder that is to be; empty: none
+  int64_t validationTokens = 0;       ///< those at the beginning; 0: all
   int64_t steps = 586;                ///< 1.2 million tokens of the default batch
   int64_t batch = 16;                 ///< sequences of one step, over all ranks
   int microBatches = 0;

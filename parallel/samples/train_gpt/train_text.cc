@@ -69,6 +69,19 @@ TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer) {
                    context);
 }
 
+Windows validationWindows(const TrainOptions& options, const TokenView& validation) {
+  const int64_t asked = options.validationTokens > 0 ? options.validationTokens : validation.size();
+  const TokenView text = validation.part(0, std::min(asked, validation.size()));
+  auto documents = documentsOf(options, text);
+  Windows windows =
+      documents ? Windows(text, *std::move(documents)) : Windows(text, options.model.context);
+  require(windows.countedTokens() > 0, "of the ", text.size(),
+          " tokens for validation, at the end of the text, none counts: ",
+          text.size() < validation.size() ? "a larger --validation-tokens is needed"
+                                          : "a longer text or shorter prompts are needed");
+  return windows;
+}
+
 std::string fingerprint(const TokenView& text) {
   constexpr int64_t kEnds = 1 << 16;
   const int64_t count = std::min(text.size(), kEnds);

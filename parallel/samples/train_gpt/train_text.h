@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "parallel/data/loader.h"
 #include "parallel/data/token_data.h"
 #include "parallel/samples/train_gpt/train_options.h"
 
@@ -18,6 +19,9 @@ std::unique_ptr<Tokenizer> tokenizerOf(const TrainOptions& options);
 void fillModel(TrainOptions& options);
 /// Throws InvalidArgument naming the file.
 TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer);
+/// What is evaluated of the text for validation: all of it, or what --validation-tokens says.
+/// Throws InvalidArgument where no label of that counts.
+Windows validationWindows(const TrainOptions& options, const TokenView& validation);
 /// What tells a text from others, without reading all of it: how many tokens it has, and a checksum
 /// of the first and the last ones.
 std::string fingerprint(const TokenView& text);

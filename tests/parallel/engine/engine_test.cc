@@ -185,6 +185,22 @@ TEST(Engine, ValidationLossIsTheMeanOverTheText) {
   }
 }
 
+// Before each batch, with the windows that are behind.
+TEST(Engine, ValidationAsksWhetherToStop) {
+  const auto text = makeText(401);
+  Windows windows(text, kContext);
+  Setting s(1);
+  std::vector<int64_t> asked, all;
+  for (int64_t done = 0; done < windows.count(); done += 3) all.push_back(done);
+  ASSERT_GT(all.size(), 2u);
+  EXPECT_TRUE(s.engine.evaluate(windows, 3, [&](int64_t done) {
+    asked.push_back(done);
+    return false;
+  }));
+  EXPECT_EQ(asked, all);
+  EXPECT_EQ(s.engine.evaluate(windows, 3, [](int64_t done) { return done > 3; }), std::nullopt);
+}
+
 TEST(Engine, StepReportsTheLossBeforeTheUpdateAndDescends) {
   const auto text = makeText(400);
   Setting s(1);

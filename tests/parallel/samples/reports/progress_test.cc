@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 #include <string>
+#include <thread>
 
 #include <tutti/error.h>
 
@@ -62,6 +64,24 @@ TEST_F(Progress, IsALineOfJsonForEachStep) {
   EXPECT_NE(shown.find("step 1/3  loss 2.5000"), std::string::npos) << shown;
   EXPECT_EQ(shown.find("step 2/3"), std::string::npos) << shown;
   EXPECT_NE(shown.find("step 3/3"), std::string::npos) << shown;
+}
+
+TEST_F(Progress, OfTheValidationIsShownWhereItTakesLong) {
+  const auto shown = [&](bool enabled, std::chrono::seconds first) {
+    testing::internal::CaptureStdout();
+    TrainingProgress progress(options_, enabled);
+    progress.validating(0, 300);
+    std::this_thread::sleep_for(first);
+    progress.validating(100, 300);
+    progress.validating(200, 300);  // too early for a second line
+    progress.validating(300, 300);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(shown(true, std::chrono::seconds(0)), "");
+  const std::string slow = shown(true, std::chrono::seconds(2));
+  EXPECT_TRUE(slow.starts_with("validation 100/300 windows  0:0")) << slow;
+  EXPECT_NE(slow.find(" left\nvalidation 300/300 windows  0:00 left\n"), std::string::npos) << slow;
+  EXPECT_EQ(shown(false, std::chrono::seconds(2)), "");
 }
 
 TEST_F(Progress, HasNullForWhatJsonCannotSay) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/samples/train_gpt/train_text.h"
 #include "parallel/tensor/check.h"
 #include "tests/support/temporary_folder.h"
 
@@ -353,6 +354,30 @@ TEST(TrainOptions, SayHowManyExperts) {
             "4 heads, 4 of keys and values, cannot be exchanged among 3 ranks of context "
             "parallelism, which have to divide them: with ring attention any number will do; "
             "nearest to it are --dp 3 --cp 2, or --dp 6");
+}
+
+// 5 tokens have 4 labels.
+TEST(TrainOptions, SayHowMuchIsEvaluated) {
+  std::vector<uint8_t> text(1000, 'x');
+  text.back() = 'y';
+  const auto labels = [&](const std::string& flags) {
+    return validationWindows(parsed(flags), text).countedTokens();
+  };
+  EXPECT_EQ(labels(""), 999);
+  EXPECT_EQ(labels("--validation-tokens 0"), 999);
+  EXPECT_EQ(labels("--validation-tokens 5"), 4);
+  EXPECT_EQ(labels("--validation-tokens 1000"), 999);
+  EXPECT_EQ(labels("--validation-tokens 2000"), 999);
+  const auto refused = [&](const std::string& flags) { return refusalOf([&] { labels(flags); }); };
+  EXPECT_EQ(refused("--validation-tokens 1"),
+            "of the 1 tokens for validation, at the end of the text, none counts: a larger "
+            "--validation-tokens is needed");
+  EXPECT_EQ(refused("--lines --prompt-end y"),
+            "of the 1000 tokens for validation, at the end of the text, none counts: a longer text "
+            "or shorter prompts are needed");
+  EXPECT_EQ(refused("--lines --prompt-end x"), "taken");
+  EXPECT_EQ(said({"--validation-tokens", "-1"}),
+            "train_gpt: --validation-tokens: Value -1 not in range 0 to 1000000000");
 }
 
 }  // namespace

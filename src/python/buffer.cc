@@ -90,6 +90,12 @@ std::string objectionOf(nb::handle object) {
   return "";
 }
 
+/// Numbers of Python's own, which NumPy makes an array of.
+bool isPlain(nb::handle object) {
+  return nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object) ||
+         nb::isinstance<nb::int_>(object) || nb::isinstance<nb::float_>(object);
+}
+
 [[noreturn]] void refuseObject(nb::handle object, Use use) {
   nb::ndarray<nb::ro> readable;
   const std::string whose = std::string(use.name) + ": ";
@@ -100,7 +106,9 @@ std::string objectionOf(nb::handle object) {
   refuse(whose + "a " + typeName(object) +
          " gives no array of numbers on the host by the buffer protocol or DLPack" +
          objectionOf(object) +
-         "; pass a NumPy array, a tensor on the CPU (x.detach().cpu()) or bytes");
+         (isPlain(object)
+              ? "; pass a NumPy array, as numpy.asarray(x)"
+              : "; pass a NumPy array, a tensor on the CPU (x.detach().cpu()) or bytes"));
 }
 
 bool isContiguous(const nb::ndarray<nb::ro>& array) {
@@ -127,6 +135,12 @@ DataType typeOfName(const std::string& name) {
 ArrayBuffer::ArrayBuffer(nb::handle object, Use use, const std::string& dtype) {
   import(object, use);
   if (!dtype.empty()) reinterpret(use, dtype);
+}
+
+nb::tuple ArrayBuffer::shape() const {
+  nb::list extents;
+  for (size_t i = 0; i < array_.ndim(); ++i) extents.append(array_.shape(i));
+  return nb::tuple(extents);
 }
 
 void ArrayBuffer::import(nb::handle object, Use use) {

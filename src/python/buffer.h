@@ -33,6 +33,8 @@ class ArrayBuffer {
   size_t count() const { return count_; }  ///< elements of type()
   DataType type() const { return type_; }
   bool isBool() const { return isBool_; }
+  /// Of the object, whatever type its bytes are taken for.
+  nanobind::tuple shape() const;
 
  private:
   void import(nanobind::handle object, Use use);

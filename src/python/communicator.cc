@@ -136,6 +136,11 @@ std::string growId(const CommunicatorOfPython& self, bool network) {
   });
 }
 
+/// What a call is to send, to make an array like it.
+ArrayBuffer sentArray(const CommunicatorOfPython& self, nb::handle send) {
+  return onRank(self.rank(), [&] { return ArrayBuffer(send, {"send", false}, ""); });
+}
+
 nb::object asyncError(const CommunicatorOfPython& self) {
   const auto error = self.open()->asyncError();
   return error ? exceptionOf(*error, self.rank()) : nb::none();
@@ -258,6 +263,18 @@ void registerCommunicator(nb::module_& m) {
              const GilReleased released;
              communicator->abort();
            })
+      .def(
+          "shape_of",
+          [](const CommunicatorOfPython& self, nb::handle send) {
+            return sentArray(self, send).shape();
+          },
+          nb::arg("send").none())
+      .def(
+          "dtype_of",
+          [](const CommunicatorOfPython& self, nb::handle send) {
+            return toString(sentArray(self, send).type());
+          },
+          nb::arg("send").none())
       .def("async_error", &asyncError)
       .def("describe", [](const CommunicatorOfPython& self) {
         const auto communicator = self.open();

@@ -18,7 +18,4 @@ NB_MODULE(_core, m) {
   tutti::python::registerGroups(m);
   tutti::python::registerCommunicator(m);
   m.def("size_of", [](const char* dtype) { return sizeOf(tutti::python::typeOfName(dtype)); });
-  m.def("dtype_of", [](nanobind::handle array) {
-    return toString(tutti::python::ArrayBuffer(array, {"array", false}, "").type());
-  });
 }

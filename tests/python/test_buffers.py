@@ -209,8 +209,16 @@ def test_torch() -> None:
     on_threads(2, body)
 
 
+A_LIST = r"send: a builtins.list gives no array .*; pass a NumPy array, as numpy.asarray\(x\)"
 REFUSALS = {
-    "a list": (lambda c: c.all_reduce([1, 2], numpy.empty(2)), "send: a builtins.list gives no arr"),
+    "a list": (lambda c: c.all_reduce([1, 2], numpy.empty(2)), A_LIST),
+    "a list alone": (lambda c: c.all_reduce([1, 2]), A_LIST),
+    "a list in parts": (lambda c: c.reduce_scatter([1, 2]), A_LIST),
+    "a list of some length": (lambda c: c.all_gather_v([1, 2], counts=[2]), A_LIST),
+    "a list to write to": (lambda c: c.broadcast([1, 2]),
+                           r"buffer: a builtins.list .* as numpy.asarray\(x\)"),
+    "a number": (lambda c: c.all_reduce(2.5), r"send: a builtins.float .* as numpy.asarray\(x\)"),
+    "nothing": (lambda c: c.all_reduce(None), "send: a builtins.NoneType gives no array"),
     "strided": (lambda c: c.all_reduce(numpy.ones((4, 4))[:, 0], numpy.empty(4)),
                 "send: .*not contiguous.*ascontiguousarray"),
     "fortran": (lambda c: c.all_reduce(numpy.asfortranarray(numpy.ones((4, 4))), numpy.empty(16)),

@@ -113,6 +113,16 @@ def test_example_halo_exchange() -> None:
     assert printed[0] == printed[1] and "after 60 steps" in printed[0][0]
 
 
+@pytest.mark.parametrize("name", ["pi.py", "heat.py"])
+@pytest.mark.parametrize("arguments", [[], ["many"], ["-1"], ["1", "2"]])
+def test_examples_say_how_they_are_used(name: str, arguments: list[str]) -> None:
+    result = subprocess.run([sys.executable, str(EXAMPLES / name), *arguments], env=environment(),
+                            text=True, capture_output=True, timeout=DEADLINE, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"usage: tutti run -n RANKS -- python {name} STEPS, a whole")
+    assert result.stderr.count("\n") == 1
+
+
 def import_it(**variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", "import tutti"], env=environment() | variables,
                           text=True, capture_output=True, timeout=DEADLINE, check=False)

@@ -11,6 +11,9 @@ import tutti
 
 CELLS, SHARE = 96, 0.2
 
+if len(sys.argv) != 2 or not sys.argv[1].isdecimal():
+    sys.exit("usage: tutti run -n RANKS -- python heat.py STEPS, a whole number")
+
 comm = tutti.Communicator.create()
 left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
 mine = CELLS // comm.size

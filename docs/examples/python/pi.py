@@ -5,6 +5,9 @@ import sys
 import numpy
 import tutti
 
+if len(sys.argv) != 2 or not sys.argv[1].isdecimal() or int(sys.argv[1]) == 0:
+    sys.exit("usage: tutti run -n RANKS -- python pi.py STEPS, a whole number from 1 on")
+
 comm = tutti.Communicator.create()
 
 steps = comm.broadcast(numpy.array([int(sys.argv[1]) if comm.rank == 0 else 0]))[0]

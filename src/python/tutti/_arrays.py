@@ -31,17 +31,11 @@ def numpy_dtype(name: str) -> Any:
     return numpy.dtype(getattr(ml_dtypes, "float8_e4m3fn" if name == "float8_e4m3" else name))
 
 
-def shape_of(array: Any) -> tuple[int, ...]:
-    """The shape of an array or a buffer."""
-    shape = getattr(array, "shape", None)
-    return tuple(memoryview(array).shape if shape is None else shape)
-
-
-def empty_like(array: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array of that shape and of the type of `array`: a PyTorch tensor for a tensor, else
-    NumPy's. Bytes with another `dtype` give an array of that type, of one dimension."""
+def empty_like(array: Any, shape: tuple[int, ...], own: str, dtype: str) -> Any:
+    """A new array of that shape and of the type of `array`, which is `own`: a PyTorch tensor for a
+    tensor, else NumPy's. Bytes with another `dtype` give an array of that type, of one
+    dimension."""
     import numpy
-    own = _core.dtype_of(array)
     if dtype and dtype != own:
         bytes_ = math.prod(shape) * _core.size_of(own)
         return numpy.empty(bytes_ // _core.size_of(dtype), numpy_dtype(dtype))
@@ -54,12 +48,13 @@ def empty_like(array: Any, shape: tuple[int, ...], dtype: str) -> Any:
     return numpy.empty(shape, bool if is_bool else numpy_dtype(own))
 
 
-def empty_of(array: Any, count: int, dtype: str) -> Any:
-    """A new array of so many elements of `dtype`, or else of the type of `array`."""
+def empty_of(array: Any, count: int, own: str, dtype: str) -> Any:
+    """A new array of so many elements of `dtype`, or else of the type of `array`, which is
+    `own`."""
     import numpy
-    if dtype and dtype != _core.dtype_of(array):
+    if dtype and dtype != own:
         return numpy.empty(count, numpy_dtype(dtype))
-    return empty_like(array, (count,), "")
+    return empty_like(array, (count,), own, "")
 
 
 def scaled(shape: tuple[int, ...], ranks: int) -> tuple[int, ...]:

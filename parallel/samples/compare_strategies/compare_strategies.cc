@@ -21,6 +21,7 @@
 #include "parallel/samples/device.h"
 #include "parallel/samples/elements.h"
 #include "parallel/samples/fsdp_tp/layout_comparison.h"
+#include "parallel/samples/options/choice_flag.h"
 #include "parallel/samples/options/flags.h"
 #include "parallel/samples/planning/measured_rates.h"
 
@@ -40,11 +41,13 @@ constexpr int kGpuBlocks = 4;
 struct CompareOptions {
   std::string json;  ///< a file, "-" for standard output, or empty
   bool markdown = false;
+  DType type = DType::Float32;
 };
 
-TrainingJob jobOf(const SampleOptions& o) {
+/// Of the weights' type are the gradients, too; masters and moments stay float32.
+TrainingJob jobOf(const SampleOptions& o, DType type) {
   return {.model = o.model,
-          .types = DType::Float32,
+          .types = {type, DType::Float32, type},
           .optimizer = OptimizerKind::AdamW,
           .batch = o.batch,
           .context = o.model.context,
@@ -123,10 +126,11 @@ Waited sharesWaited(SampleRank& rank, const ComparedStrategy& c) {
 /// What is known without data, too.
 StrategyUse plannedUse(const ComparedStrategy& c, const Prediction& predicted) {
   return {.strategy = c.strategy.name,
+          .types = c.job.types,
           .memory = c.engine.memory(),
-          .formula = formulaState(c.job.model, c.strategy.layout),
+          .formula = formulaState(c.job, c.strategy.layout),
           .sent = sentBytes(c.sent, c.strategy.layout.mesh),
-          .sentFormula = formulaSent(c.job.model, c.strategy.layout),
+          .sentFormula = formulaSent(c.job, c.strategy.layout),
           .predictedSeconds = predicted.seconds.total()};
 }
 
@@ -198,7 +202,8 @@ class StrategyReport {
     std::snprintf(millions, sizeof(millions), "%.2f", parameters / 1e6);
     const std::string leftOut = strategiesOf(job, rank.mesh.ranks()).describeLeftOut();
     rank.say(message("What rank 0 of ", rank.mesh.ranks(), " holds of ", millions,
-                     " million parameters, in float32 with AdamW\n\n",
+                     " million parameters, in ", toString(job.types.weights), " with AdamW",
+                     job.types.weights == DType::Float32 ? "" : " in float32", "\n\n",
                      memoryTable(uses_, options.markdown), "\nA step of ", job.batch,
                      " sequences of ", job.context, " tokens\n\n",
                      stepTable(uses_, options.markdown), leftOut.empty() ? "" : "\n", leftOut,
@@ -236,7 +241,7 @@ void compareDry(SampleRank& rank, const TrainingJob& job, const CompareOptions& 
   Arrangements arrangements(rank.mesh);
   const std::list<ComparedStrategy> all = trained(rank, arrangements, job);
   if (rank.options.device != "dry") return;  // ranks come after this run, and say what they find
-  const DeviceRates rates = ratesHere(rank.options, rank.mesh.ranks());
+  const DeviceRates rates = ratesHere(rank.options, rank.mesh.ranks(), options.type);
   CopyingNetwork network(rates.of("copy").bytesPerSecond / 2);  // each byte is read and written
   Predictor predictor(job, rates, network, rank.mesh.ranks());
   StrategyReport report;
@@ -250,12 +255,12 @@ void compareDry(SampleRank& rank, const TrainingJob& job, const CompareOptions& 
 void compare(SampleRank& rank, const CompareOptions& options) {
   if (!options.json.empty() && options.json != "-" && rank.mesh.rank() == 0)
     naming("--json", [&] { requireReplaceable(options.json); });
-  TrainingJob job = jobOf(rank.options);
+  TrainingJob job = jobOf(rank.options, options.type);
   std::visit([](auto& model) { fillExperts(model.experts); }, job.model);
   if (rank.mesh.dry()) return compareDry(rank, job, options);
   if (rank.mesh.stream())
     rank.note("idle is of the ranks' threads: what streams wait is not timed");
-  const DeviceRates rates = measuredRates(rank, job.context);
+  const DeviceRates rates = measuredRates(rank, job.context, options.type);
   MeasuredNetwork network(rank);
   Predictor predictor(job, rates, network, rank.mesh.ranks());
   Arrangements arrangements(rank.mesh);
@@ -287,6 +292,10 @@ void addFlags(CLI::App& app, SampleOptions& options, CompareOptions& o) {
                  "also write a JSON line for each strategy to this file; - is standard output")
       ->type_name("FILE");
   app.add_flag("--markdown", o.markdown, "tables for a page");
+  addChoiceFlag<DType>(app, "--type", o.type,
+                       {{"float32", DType::Float32}, {"bfloat16", DType::BFloat16}},
+                       "element type of weights, activations and gradients; the weights that are "
+                       "updated and AdamW's state stay float32; default: float32");
 }
 
 }  // namespace

@@ -4,8 +4,10 @@ namespace tutti::parallel {
 
 namespace {
 
-constexpr double kParameter = sizeof(float), kGradient = sizeof(float),
-                 kMoments = 2 * sizeof(float);
+double bytesOf(DType type) { return static_cast<double>(sizeOf(type)); }
+
+/// Whether the optimizer updates a copy of the weights, and not the weights.
+bool mastersApart(const StoreTypes& types) { return types.weights != types.master; }
 
 /// Of a rank, before the data-parallel ranks share anything out.
 double parametersOf(const ModelOptions& model, const MeshShape& mesh) {
@@ -17,18 +19,21 @@ double parametersOf(const ModelOptions& model, const MeshShape& mesh) {
 
 }  // namespace
 
-StateBytes stateOf(const StoreMemory& memory) {
+StateBytes stateOf(const StoreMemory& memory, const StoreTypes& types) {
+  const bool apart = mastersApart(types);
   return {
-      .parameters = static_cast<double>(memory.weights - memory.gathered + memory.masters),
+      .parameters =
+          static_cast<double>(memory.weights - memory.gathered + (apart ? 0 : memory.masters)),
       .gradients = static_cast<double>(memory.gradients - memory.borrowed + memory.gradientShards),
-      .optimizer = static_cast<double>(memory.optimizer)};
+      .optimizer = static_cast<double>(memory.optimizer + (apart ? memory.masters : 0))};
 }
 
-StateBytes formulaState(const ModelOptions& model, const TrainingLayout& layout) {
-  const double all = parametersOf(model, layout.mesh), shard = all / layout.mesh[Axis::Fsdp];
-  return {.parameters = kParameter * (layout.zero >= 3 ? shard : all),
-          .gradients = kGradient * (layout.zero >= 2 ? shard : all),
-          .optimizer = kMoments * (layout.zero >= 1 ? shard : all)};
+StateBytes formulaState(const TrainingJob& job, const TrainingLayout& layout) {
+  const double all = parametersOf(job.model, layout.mesh), shard = all / layout.mesh[Axis::Fsdp];
+  const int kept = mastersApart(job.types) ? 3 : 2;  // the moments, and masters
+  return {.parameters = bytesOf(job.types.weights) * (layout.zero >= 3 ? shard : all),
+          .gradients = bytesOf(job.types.gradients) * (layout.zero >= 2 ? shard : all),
+          .optimizer = kept * bytesOf(job.types.master) * (layout.zero >= 1 ? shard : all)};
 }
 
 double sentBytes(const Collectives& collectives, const MeshShape& mesh) {
@@ -42,15 +47,16 @@ double sentBytes(const Collectives& collectives, const MeshShape& mesh) {
   return sent;
 }
 
-std::optional<double> formulaSent(const ModelOptions& model, const TrainingLayout& layout) {
+std::optional<double> formulaSent(const TrainingJob& job, const TrainingLayout& layout) {
   const MeshShape& mesh = layout.mesh;
   const double shards = mesh[Axis::Fsdp], replicas = mesh[Axis::Data];
   if (mesh.ranks() != mesh.ranks({Axis::Data, Axis::Fsdp})) return std::nullopt;
-  const double bytes = kParameter * parametersOf(model, mesh);
+  const double all = parametersOf(job.model, mesh), weights = bytesOf(job.types.weights) * all,
+               gradients = bytesOf(job.types.gradients) * all * layout.rounds;
   const bool everyPass = layout.zero == 3 && layout.reshard == Reshard::AfterForward;
   const double gathers = shards == 1 ? 0 : everyPass ? 2 * layout.microBatches : 1;
-  const double ofShards = (gathers + layout.rounds) * (shards - 1) / shards * bytes;
-  return ofShards + layout.rounds * 2 * (replicas - 1) / replicas * bytes / shards;
+  const double ofShards = (gathers * weights + gradients) * (shards - 1) / shards;
+  return ofShards + 2 * (replicas - 1) / replicas * gradients / shards;
 }
 
 }  // namespace tutti::parallel

@@ -21,6 +21,7 @@ struct StrategyUse {
   };
 
   std::string strategy;
+  StoreTypes types;
   TrainingMemory memory;
   StateBytes formula;
   double sent = 0;  ///< in a step
@@ -28,7 +29,7 @@ struct StrategyUse {
   double predictedSeconds = 0;
   std::optional<Measured> measured;  ///< nothing without data
 
-  StateBytes state() const { return stateOf(memory.store); }
+  StateBytes state() const { return stateOf(memory.store, types); }
   /// What forward saves for backward, at most.
   size_t savedActivations() const { return memory.untilBackward.peak + memory.untilWeights.peak; }
   /// All that is neither state nor saved activations.

@@ -53,8 +53,9 @@ double median(std::vector<double> values) {
 /// What one sequence goes through in a layer, and what the calls are made of.
 class Calls {
  public:
-  Calls(const GptOptions& model, int64_t tokens, SampleRank& rank)
+  Calls(const GptOptions& model, int64_t tokens, DType type, SampleRank& rank)
       : kernels_(rank.kernels),
+        type_(type),
         tokens_(tokens),
         width_(model.width),
         heads_(model.heads),
@@ -64,7 +65,7 @@ class Calls {
     const Tensor inner = matrix(4 * width_), dInner = matrix(4 * width_);
     const Tensor w = make({width_, 4 * width_}), dw = make({width_, 4 * width_});
     const Tensor row = make({width_}), dRow = make({width_}), innerRow = make({4 * width_});
-    const Tensor mean = make({tokens_}), rstd = make({tokens_});
+    const Tensor mean = makeKept({tokens_}), rstd = makeKept({tokens_});
     // An MLP's, with their epilogues: a product is as fast as these are together.
     add("gemm", [=](Kernels& k) {
       k.gemm({.a = x,
@@ -106,21 +107,27 @@ class Calls {
 
  private:
   void add(const char* kernel, Call call) { calls_.emplace_back(kernel, std::move(call)); }
-  Tensor make(const Shape& shape) {
-    const Tensor x = arena_.allocate(DType::Float32, shape);
+  Tensor make(const Shape& shape) { return make(shape, type_); }
+  /// Of what stays float32 where weights have 16 bits.
+  Tensor makeKept(const Shape& shape) { return make(shape, statisticsType(type_)); }
+  Tensor make(const Shape& shape, DType type) {
+    const Tensor x = arena_.allocate(type, shape);
     kernels_.fillZero(x);
     return x;
   }
   Tensor matrix(int64_t width) { return make({tokens_, width}); }
 
   void addOptimizers(const Tensor& w, const Tensor& dw) {
-    const Tensor first = make(w.shape), second = make(w.shape);
+    const Tensor master = isNarrow(type_) ? makeKept(w.shape) : w;
+    const Tensor copy = isNarrow(type_) ? w : Tensor();
+    const Tensor first = makeKept(w.shape), second = makeKept(w.shape);
     add("adamW", [=](Kernels& k) {
-      const AdamWTensors one{.weight = w, .gradient = dw, .first = first, .second = second};
+      const AdamWTensors one{
+          .weight = master, .gradient = dw, .first = first, .second = second, .copy = copy};
       k.adamW({.tensors = {&one, 1}});
     });
     add("sgd", [=](Kernels& k) {
-      const SgdTensors one{.weight = w, .gradient = dw};
+      const SgdTensors one{.weight = master, .gradient = dw};
       k.sgd({.tensors = {&one, 1}, .learningRate = 0.01});
     });
     add("addSquares", [=](Kernels& k) {
@@ -131,7 +138,7 @@ class Calls {
   void addAttention() {
     const Tensor qkv = make({1, tokens_, 3 * width_}), dQkv = make({1, tokens_, 3 * width_});
     const Tensor out = make({1, tokens_, width_}), dOut = make({1, tokens_, width_});
-    const Tensor sums = make({1, heads_, tokens_});
+    const Tensor sums = makeKept({1, heads_, tokens_});
     add("attention", [=, this](Kernels& k) {
       k.attention({qkv, out, sums, heads_, heads_}, scratch_);
     });
@@ -141,6 +148,7 @@ class Calls {
   }
 
   Kernels& kernels_;
+  const DType type_;
   const int64_t tokens_, width_, heads_;
   Arena arena_, scratch_;
   std::vector<std::pair<std::string, Call>> calls_;
@@ -174,13 +182,13 @@ void setRates(DeviceRates& rates, const Calls& layer, double layers,
 
 /// Layers have memory of their own each, and go by in turn, as they do in a step: what a kernel
 /// finds in a cache is what it finds there.
-DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
+DeviceRates measuredRates(SampleRank& rank, int64_t tokens, DType type) {
   const int units = unitsHere(rank.mesh);
   // On a GPU collectives have streams of their own.
   DeviceRates rates{.cores = units, .overlaps = rank.mesh.stream() || rank.mesh.ranks() < units};
   std::list<Calls> layers;
   for (int64_t i = 0; i < rank.options.model.layers; ++i)
-    layers.emplace_back(rank.options.model, tokens, rank);
+    layers.emplace_back(rank.options.model, tokens, type, rank);
   std::map<std::string, std::vector<double>> seconds;  // by kernel, of all layers in a turn
   for (int turn = 0; turn < kTimings; ++turn) {
     if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
@@ -195,7 +203,7 @@ DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
   return rates;
 }
 
-DeviceRates ratesHere(SampleOptions options, int ranks) {
+DeviceRates ratesHere(SampleOptions options, int ranks, DType type) {
   GptOptions& model = options.model;
   if (model.width > kWidthHere) {
     model.width = kWidthHere;
@@ -205,7 +213,7 @@ DeviceRates ratesHere(SampleOptions options, int ranks) {
   DeviceMesh alone;
   HostKernels kernels;
   SampleRank rank(alone, kernels, options);
-  DeviceRates rates = measuredRates(rank, std::min(model.context, kTokensHere));
+  DeviceRates rates = measuredRates(rank, std::min(model.context, kTokensHere), type);
   rates.overlaps = ranks < rates.cores;
   return rates;
 }

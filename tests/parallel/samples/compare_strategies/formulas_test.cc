@@ -15,14 +15,18 @@ namespace {
 const ModelOptions kModel =
     GptOptions{.vocabulary = 256, .context = 16, .layers = 2, .width = 64, .heads = 4};
 const double kParameters = parameterCount(std::get<GptOptions>(kModel));
+const TrainingJob kJob{.model = kModel, .types = DType::Float32};
+/// As the paper counts.
+const TrainingJob kMixed{.model = kModel,
+                         .types = {DType::BFloat16, DType::Float32, DType::BFloat16}};
 
 TrainingLayout layoutOf(const std::string& mesh, int zero, Reshard::When reshard = {}) {
   return {.mesh = MeshShape::parse(mesh), .zero = zero, .reshard = reshard};
 }
 
 TEST(Formulas, AreThoseOfZero) {
-  const auto state = [](const TrainingLayout& layout) {
-    const StateBytes bytes = formulaState(kModel, layout);
+  const auto state = [](const TrainingLayout& layout, const TrainingJob& job = kJob) {
+    const StateBytes bytes = formulaState(job, layout);
     return std::vector<double>{bytes.parameters / kParameters, bytes.gradients / kParameters,
                                bytes.optimizer / kParameters};
   };
@@ -33,11 +37,17 @@ TEST(Formulas, AreThoseOfZero) {
   EXPECT_EQ(state(layoutOf("dp=2,fsdp=2", 3)), (std::vector<double>{2, 2, 4}));
   EXPECT_EQ(state(layoutOf("fsdp=2,tp=2", 3)), (std::vector<double>{1, 1, 2}));
   EXPECT_EQ(state(layoutOf("cp=4", 0)), (std::vector<double>{4, 4, 8}));
+  EXPECT_EQ(state(layoutOf("dp=4", 0), kMixed), (std::vector<double>{2, 2, 12}));
+  EXPECT_EQ(state(layoutOf("fsdp=4", 1), kMixed), (std::vector<double>{2, 2, 3}));
+  EXPECT_EQ(state(layoutOf("fsdp=4", 2), kMixed), (std::vector<double>{2, 0.5, 3}));
+  EXPECT_EQ(state(layoutOf("fsdp=4", 3), kMixed), (std::vector<double>{0.5, 0.5, 3}));
 }
 
 TEST(Formulas, SayWhatDataParallelRanksSend) {
   const auto sent = [](const TrainingLayout& layout) {
-    return formulaSent(kModel, layout).value_or(-1) / (4 * kParameters);
+    const auto bytes = formulaSent(kJob, layout);
+    EXPECT_EQ(formulaSent(kMixed, layout), bytes ? std::optional(*bytes / 2) : std::nullopt);
+    return bytes.value_or(-1) / (4 * kParameters);
   };
   EXPECT_DOUBLE_EQ(sent(layoutOf("dp=4", 0)), 1.5);
   EXPECT_DOUBLE_EQ(sent(layoutOf("fsdp=4", 1)), 1.5);
@@ -71,8 +81,10 @@ TEST(Formulas, TakeTheStateFromWhatIsHeld) {
                            .staging = 1000,
                            .gathered = 400,
                            .borrowed = 60};
-  EXPECT_EQ(stateOf(memory), (StateBytes{130, 21, 8}));
-  EXPECT_EQ(stateOf(memory).total(), static_cast<double>(memory.state()));
+  EXPECT_EQ(stateOf(memory, kJob.types), (StateBytes{130, 21, 8}));
+  EXPECT_EQ(stateOf(memory, kMixed.types), (StateBytes{100, 21, 38}));
+  for (const TrainingJob& job : {kJob, kMixed})
+    EXPECT_EQ(stateOf(memory, job.types).total(), static_cast<double>(memory.state()));
   StrategyUse use{.memory = {.store = memory, .between = 5}};
   use.memory.untilBackward.peak = 2;
   use.memory.untilWeights.peak = 3;

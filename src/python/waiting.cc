@@ -39,7 +39,7 @@ struct SleepsIfUnwound {
 // Up to Python 3.13 the interpreter ends threads that want the GIL when it has ended, by
 // pthread_exit(), which no frame of C++ that catches exceptions lets through: the process would be
 // aborted.
-GilReleased::~GilReleased() {
+GilReleased::~GilReleased() noexcept(false) {
   SleepsIfUnwound taking;
   PyEval_RestoreThread(state_);
   taking.returned = true;

@@ -29,7 +29,7 @@ void requireNoHandler();
 class GilReleased {
  public:
   GilReleased() : state_(PyEval_SaveThread()) {}
-  ~GilReleased();
+  ~GilReleased() noexcept(false);  // for the end of the thread, which is no exception
   GilReleased(const GilReleased&) = delete;
   GilReleased& operator=(const GilReleased&) = delete;
 

@@ -159,18 +159,21 @@ def test_synchronize_waits_for_the_calls_behind_a_failed_one() -> None:
 
 
 def test_synchronize_does_not_wait_for_later_calls() -> None:
-    """On the main thread: a handler, as another thread could, enqueues a call during the wait."""
+    """On the main thread: another thread enqueues a call during the wait."""
     first, second = tutti.Communicator.local(2, timeout=DEADLINE)
     third, fourth = tutti.Communicator.local(2, timeout=DEADLINE)
     stream = tutti.Stream()
     result = first.all_reduce(numpy.ones(3), stream=stream)
 
-    thread = threading.Thread(target=second.all_reduce, args=(numpy.ones(3),), daemon=True)
+    def call() -> None:
+        third.barrier(stream=stream)
+        second.all_reduce(numpy.ones(3))
+
+    thread = threading.Thread(target=call, daemon=True)
 
     def enqueue(_: int, frame: types.FrameType | None) -> None:
         if frame is not None and frame.f_code.co_name == "synchronize":
             signal.setitimer(signal.ITIMER_REAL, 0)
-            third.barrier(stream=stream)
             thread.start()
 
     before = signal.signal(signal.SIGALRM, enqueue)

@@ -46,7 +46,7 @@ configure: packages
 	$(configure)
 
 demo:
-	@JOBS=$(JOBS) cmake/run-demo.sh $(RANKS) $(call quoted,$(TEXT))
+	@JOBS=$(JOBS) cmake/run-demo.sh $(call quoted,$(RANKS)) $(call quoted,$(TEXT))
 
 test: packages
 	@cmake/run-tests.sh

@@ -5,6 +5,15 @@ cd "$(dirname "$0")/.." && set -euo pipefail
 ranks=$1 text=${2:-}
 folder=build/demo
 
+refuse() {
+  echo "make demo: $1" >&2
+  exit 2
+}
+case $ranks in
+'' | *[!0-9]* | 0*) refuse "RANKS is '$ranks'; give a number from 1, as RANKS=4" ;;
+esac
+[ -z "$text" ] || { [ -f "$text" ] && [ -r "$text" ]; } || refuse "TEXT is '$text', which is no file that can be read"
+
 # mark NAME: what has run since the last mark was NAME.
 marks= last=$SECONDS
 mark() {

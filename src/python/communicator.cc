@@ -55,7 +55,10 @@ CommunicatorOptions optionsOf(const nb::dict& given) {
     if (name == "transport") options.transport = typed<std::string>(name, value, kText);
     if (name == "encryption") options.encryption = typed<bool>(name, value, kBool);
     if (name == "pre_shared_key") {
-      const auto bytes = typed<nb::bytes>(name, value, "bytes");
+      if (!nb::isinstance<nb::bytes>(value))  // whose text nobody shall see
+        throw Error(ErrorCode::InvalidArgument,
+                    "pre_shared_key: it is no bytes; pass key.encode()");
+      const auto bytes = nb::cast<nb::bytes>(value);
       options.preSharedKey.assign(bytes.c_str(), bytes.size());
     }
     if (name == "signals") options.signals = typed<int>(name, value, kInteger);
@@ -201,9 +204,14 @@ std::shared_ptr<Communicator> CommunicatorOfPython::open() const {
 }
 
 void CommunicatorOfPython::close() {
-  for (const auto& each : std::exchange(prepared_, {}))
-    if (const auto prepared = each.lock()) *prepared = {};
+  for (const auto& each : std::exchange(endWithIt_, {}))
+    if (const auto other = each.lock()) other->end();
   communicator_.reset();
+}
+
+void CommunicatorOfPython::endsWithIt(const std::shared_ptr<EndsWithCommunicator>& other) const {
+  std::erase_if(endWithIt_, [](const auto& each) { return each.expired(); });
+  endWithIt_.push_back(other);
 }
 
 nb::object CommunicatorOfPython::prepared(std::shared_ptr<Communicator> communicator,
@@ -211,17 +219,17 @@ nb::object CommunicatorOfPython::prepared(std::shared_ptr<Communicator> communic
   const auto prepared = std::make_shared<PreparedOfPython>();
   prepared->communicator = std::move(communicator);
   prepared->call = {new PreparedCall(std::move(call)), DeleteWithoutGil()};
-  std::erase_if(prepared_, [](const auto& each) { return each.expired(); });
-  prepared_.push_back(prepared);
+  endsWithIt(prepared);
   return nb::cast(PreparedCallOfPython(prepared, std::move(buffers)));
 }
 
 void PreparedCallOfPython::start(nb::handle stream) {
-  const PreparedOfPython kept = *prepared_;
-  if (!kept.call)
+  const auto communicator = prepared_->communicator;
+  const auto call = prepared_->call;
+  if (!call)
     throw Error(ErrorCode::InvalidUsage,
                 "the communicator of this prepared call is closed; close it after the last start");
-  startAndKeep(kept.communicator, buffers_, stream, [&](StreamRef ref) { kept.call->start(ref); });
+  startAndKeep(communicator, buffers_, stream, [&](StreamRef ref) { call->start(ref); });
 }
 
 Communicator CommunicatorOfPython::take() {

@@ -43,9 +43,19 @@ inline void make(Communicator& c, const PutArgs& a, StreamRef s) { c.put(a, s); 
 inline void make(Communicator& c, const SignalArgs& a, StreamRef s) { c.signal(a, s); }
 inline void make(Communicator& c, const WaitSignalsArgs& a, StreamRef s) { c.waitSignals(a, s); }
 
-/// A call that is prepared. `close()` of its communicator takes both objects away, so that the
-/// other ranks see this one leave.
-struct PreparedOfPython {
+/// What would keep its rank in the job after the communicator's close(), which ends it.
+class EndsWithCommunicator {
+ public:
+  virtual ~EndsWithCommunicator() = default;
+  virtual void end() = 0;
+};
+
+struct PreparedOfPython final : EndsWithCommunicator {
+  void end() override {
+    call.reset();
+    communicator.reset();
+  }
+
   std::shared_ptr<Communicator> communicator;
   std::shared_ptr<PreparedCall> call;
 };
@@ -64,6 +74,8 @@ class CommunicatorOfPython {
   std::shared_ptr<Communicator> open() const;
   /// Leaves the job. Calls on streams keep the communicator until they have ended.
   void close();
+  /// `other` ends at close(), unless it has gone.
+  void endsWithIt(const std::shared_ptr<EndsWithCommunicator>& other) const;
   /// Gives the C++ object away, which nothing else may use.
   Communicator take();
 
@@ -78,7 +90,7 @@ class CommunicatorOfPython {
 
   int rank_, size_;
   std::shared_ptr<Communicator> communicator_;
-  mutable std::vector<std::weak_ptr<PreparedOfPython>> prepared_;
+  mutable std::vector<std::weak_ptr<EndsWithCommunicator>> endWithIt_;
 };
 
 /// Makes a call by `start`, and keeps what it uses.

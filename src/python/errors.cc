@@ -15,8 +15,12 @@ nb::object exceptionOf(const Error& error, int rank) {
 namespace {
 
 void raise(const Error& error, int rank) {
-  const nb::object exception = exceptionOf(error, rank);
-  PyErr_SetObject(exception.type().ptr(), exception.ptr());
+  try {
+    const nb::object exception = exceptionOf(error, rank);
+    PyErr_SetObject(exception.type().ptr(), exception.ptr());
+  } catch (nb::python_error& e) {  // of a handler of signals, which ran meanwhile
+    e.restore();
+  }
 }
 
 void translate(const std::exception_ptr& thrown, void*) {

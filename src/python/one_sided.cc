@@ -1,10 +1,12 @@
 // Windows, puts, signals and waits for signals.
 
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -21,38 +23,44 @@ namespace {
 
 using Self = const CommunicatorOfPython&;
 
-/// This rank's share of a window, with its buffer.
-class WindowOfPython {
+/// A window and its buffer, which other ranks write to as long as the window lives.
+struct WindowAndBuffer {
+  ArrayBuffer buffer;
+  std::shared_ptr<Window> window;  // the first to go
+};
+
+/// This rank's share of a window.
+class WindowOfPython final : public EndsWithCommunicator {
  public:
   WindowOfPython(Window window, ArrayBuffer buffer)
-      : buffer_(std::move(buffer)), window_(new Window(std::move(window))) {}
+      : held_{std::move(buffer), {new Window(std::move(window)), DeleteWithoutGil()}} {}
 
   const Window& open() const {
-    if (!window_)
+    if (!held_.window)
       throw Error(ErrorCode::InvalidUsage, "this window is closed; close it after the last put");
-    return *window_;
+    return *held_.window;
   }
-  void close() {
-    window_.reset();
-    buffer_ = ArrayBuffer();
-  }
+  void end() override { const WindowAndBuffer gone = std::exchange(held_, {}); }
+  /// Another thread may close it meanwhile.
   size_t bytes(int rank) const {
-    const Window& window = open();
+    open();
+    const WindowAndBuffer held = held_;
     const InterruptibleWait waiting;
-    return window.bytes(rank);
+    return held.window->bytes(rank);
   }
 
  private:
-  ArrayBuffer buffer_;
-  std::unique_ptr<Window, DeleteWithoutGil> window_;  // the first to go: others write to the buffer
+  WindowAndBuffer held_;
 };
 
-WindowOfPython window(Self self, nb::handle object, const std::string& dtype) {
+std::shared_ptr<WindowOfPython> window(Self self, nb::handle object, const std::string& dtype) {
   const auto from = self.open();
   return onRank(self.rank(), [&] {
     ArrayBuffer buffer(object, {"buffer", true}, dtype);
-    return WindowOfPython(from->window({buffer.data(), buffer.count() * sizeOf(buffer.type())}),
-                          std::move(buffer));
+    const auto made = std::make_shared<WindowOfPython>(
+        from->window({buffer.data(), buffer.count() * sizeOf(buffer.type())}), std::move(buffer));
+    self.endsWithIt(made);
+    return made;
   });
 }
 
@@ -89,7 +97,7 @@ nb::object waitSignals(Self self, nb::handle how,
 void registerOneSided(nb::module_& m, CommunicatorClass& c) {
   nb::class_<WindowOfPython>(m, "Window")
       .def("bytes", &WindowOfPython::bytes)
-      .def("close", &WindowOfPython::close);
+      .def("close", &WindowOfPython::end);
   c.def("window", &window)
       .def("put", &put, nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
            nb::arg())

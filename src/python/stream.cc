@@ -71,6 +71,18 @@ void HostStreamOfPython::synchronize() {
   prune();
 }
 
+HostStreamOfPython::~HostStreamOfPython() {
+  try {
+    synchronize();
+  } catch (nb::python_error& e) {
+    if (e.matches(PyExc_KeyboardInterrupt))
+      PyErr_SetInterrupt();
+    else
+      e.discard_as_unraisable("a handler of signals, while a tutti.Stream ended");
+  } catch (const Error&) {  // of calls that nobody has waited for; or in a handler of signals
+  }
+}
+
 bool HostStreamOfPython::query() {
   const bool done = stream_->query();
   prune();

@@ -22,6 +22,12 @@ using Held = std::shared_ptr<const ArrayBuffers>;
 
 class HostStreamOfPython {
  public:
+  HostStreamOfPython() = default;
+  /// Waits as synchronize() does. Ctrl-C is raised later, in the code that runs next.
+  ~HostStreamOfPython();
+  HostStreamOfPython(const HostStreamOfPython&) = delete;
+  HostStreamOfPython& operator=(const HostStreamOfPython&) = delete;
+
   StreamRef ref() const { return *stream_; }
   /// Keeps what the calls use that were enqueued before. `communicator` is aborted if a wait for
   /// them is interrupted.

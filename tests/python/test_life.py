@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import pickle
 import signal
@@ -229,8 +230,42 @@ def test_close_leaves_also_with_prepared_calls() -> None:
     second.close()
 
 
+def test_close_leaves_also_with_open_windows() -> None:
+    first, second = tutti.Communicator.local(2, timeout=DEADLINE)
+    windows = [first.window(numpy.ones(3)), second.window(numpy.ones(3))]
+    first.close()
+    with pytest.raises(tutti.PeerLost):
+        second.barrier()
+    with pytest.raises(tutti.InvalidUsage, match="window is closed"):
+        windows[0].nbytes(0)
+    second.close()
+
+
+def test_a_window_may_be_closed_while_its_size_is_awaited() -> None:
+    first, second = tutti.Communicator.local(2, timeout=DEADLINE)
+    window = first.window(numpy.ones(2))
+
+    def others() -> None:
+        time.sleep(0.2)
+        window.close()
+        second.window(numpy.ones(3))
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    assert window.nbytes(1) == 24
+    thread.join(DEADLINE)
+    first.close()
+    second.close()
+
+
+def test_a_key_of_another_type_is_not_shown() -> None:
+    with pytest.raises(tutti.InvalidArgument, match="pre_shared_key: it is no bytes") as raised:
+        tutti.Communicator.create(pre_shared_key="secret")  # type: ignore[arg-type]
+    assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize("name, value", [
-    ("pre_shared_key", "text"), ("deterministic", "no"), ("signals", 2**40), ("rank", 1.5),
+    ("deterministic", "no"), ("signals", 2**40), ("rank", 1.5),
     ("algorithm", 7), ("timeout", "soon")])
 def test_refuses_options_of_other_types(name: str, value: object) -> None:
     with pytest.raises(tutti.InvalidArgument, match=f"^{name}: .* is no "):
@@ -280,6 +315,45 @@ def test_a_handler_in_a_wait_makes_no_calls(call: str) -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert len(refusals) == 1 and "handler of signals" in refusals[0]
+    first.close()
+    second.close()
+
+
+def test_ctrl_c_ends_the_wait_of_a_stream_that_goes() -> None:
+    first, second = tutti.Communicator.local(2, timeout=DEADLINE)
+
+    def call() -> None:
+        first.all_reduce(numpy.ones(3), stream=tutti.Stream())
+
+    before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    begin = time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            call()
+            time.sleep(1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - begin < DEADLINE / 2
+    first.close()
+    second.close()
+
+
+def test_what_a_handler_raises_comes_before_the_error_of_a_call() -> None:
+    """Also where it runs while the exception of the call is made."""
+    from tutti import _errors
+    first, second = tutti.Communicator.local(2, timeout=0.2)
+    made = _errors.error_of
+
+    def interrupted(*_: object) -> tutti.Error:
+        raise KeyboardInterrupt
+
+    _errors.error_of = interrupted  # type: ignore[assignment]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            first.barrier()
+    finally:
+        _errors.error_of = made
     first.close()
     second.close()
 

@@ -41,7 +41,11 @@ void readJsonLines(std::istream& lines, const std::string& where,
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    base::fail(ErrorCode::InvalidArgument, where, ", line ", number, ": ", e.what());
+    // nlohmann's own begin with "[json.exception.out_of_range.403] ".
+    const std::string why = e.what();
+    const size_t end = why.starts_with("[json.") ? why.find("] ") : std::string::npos;
+    base::fail(ErrorCode::InvalidArgument, where, ", line ", number, ": ",
+               end == std::string::npos ? why : why.substr(end + 2));
   }
 }
 

@@ -122,6 +122,7 @@ TEST(PerfCompare, BelievesNothing) {
     EXPECT_NE(at, std::string::npos) << from;
     return refusal("" + text.replace(at, from.size(), to));
   };
+  EXPECT_EQ(refusal("{\"step\":1}\n"), "f, line 1: key 'collective' not found");
   EXPECT_TRUE(with("\"ranks\":4", "\"ranks\":0").starts_with("f, line 1: ranks is 0, not between"));
   EXPECT_TRUE(contains(with("\"ranks\":4", "\"ranks\":4.5"), "ranks is 4.5, no whole number"));
   EXPECT_TRUE(contains(with("\"ranks\":4", "\"rank\":4"), "ranks is no number"));

@@ -24,8 +24,12 @@ void HostStreamOfPython::prune() {
 void HostStreamOfPython::keep(Held buffers, std::shared_ptr<Communicator> communicator) {
   prune();
   const uint64_t number = ++enqueued_;
-  kept_.push_back({number, std::move(buffers), std::move(communicator)});
-  stream_->enqueue([ended = ended_, number] { *ended = number; });
+  const auto ofCall = std::make_shared<CommunicatorOfCall>(std::move(communicator));
+  kept_.push_back({number, std::move(buffers), ofCall});
+  stream_->enqueue([ended = ended_, number, ofCall] {
+    ofCall->callHasEnded();
+    *ended = number;
+  });
 }
 
 // The library's wait cannot be interrupted, so this one polls: until all that is enqueued by now

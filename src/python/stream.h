@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include <tutti/communicator.h>
 #include <tutti/device.h>
@@ -19,6 +21,30 @@ namespace tutti::python {
 
 /// Shared by what may use it last: a prepared call and the streams that run it.
 using Held = std::shared_ptr<const ArrayBuffers>;
+
+/// Of a call on a stream, until it has ended: a rank leaves when its calls have ended, also if
+/// nobody looks at the stream then.
+class CommunicatorOfCall {
+ public:
+  explicit CommunicatorOfCall(std::shared_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
+  /// On the stream's thread.
+  void callHasEnded() {
+    std::shared_ptr<Communicator> gone;  // not under the lock
+    const std::lock_guard lock(mutex_);
+    gone.swap(communicator_);
+  }
+  void abort() {
+    std::unique_lock lock(mutex_);
+    const auto communicator = communicator_;
+    lock.unlock();
+    if (communicator) communicator->abort();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Communicator> communicator_;
+};
 
 class HostStreamOfPython {
  public:
@@ -39,7 +65,7 @@ class HostStreamOfPython {
   struct Kept {
     uint64_t number;
     Held buffers;
-    std::shared_ptr<Communicator> communicator;
+    std::shared_ptr<CommunicatorOfCall> communicator;
   };
 
   void prune();

@@ -55,11 +55,13 @@ class InterruptibleWait {
   std::optional<WaitCheck> check_;
 };
 
-/// Destroys what may wait for other ranks. The GIL is held before and after.
+/// Destroys what may wait for other ranks. The GIL is held before and after, but by threads of the
+/// library.
 struct DeleteWithoutGil {
   template <class T>
   void operator()(T* object) const {
-    const GilReleased released;
+    std::optional<GilReleased> released;
+    if (PyGILState_GetThisThreadState() != nullptr) released.emplace();
     delete object;
   }
 };

@@ -241,6 +241,21 @@ def test_close_leaves_also_with_open_windows() -> None:
     second.close()
 
 
+def test_close_leaves_when_calls_on_streams_have_ended() -> None:
+    """Though nobody has asked the stream."""
+    first, second = tutti.Communicator.local(2, timeout=DEADLINE)
+    stream, other = tutti.Stream(), tutti.Stream()
+    with tutti.group():
+        first.barrier(stream=stream)
+        second.barrier(stream=other)
+    other.synchronize()
+    first.close()
+    with pytest.raises(tutti.PeerLost):
+        second.barrier()
+    assert stream.query()
+    second.close()
+
+
 def test_a_window_may_be_closed_while_its_size_is_awaited() -> None:
     first, second = tutti.Communicator.local(2, timeout=DEADLINE)
     window = first.window(numpy.ones(2))

@@ -119,7 +119,8 @@ class Communicator:
 
     Raises:
         InvalidArgument: an argument cannot be right. The call was not made.
-        InvalidUsage: the communicator is closed, or this is a forked child.
+        InvalidUsage: the communicator is closed, or this is a forked child, or a handler of
+            signals that runs in a wait of the main thread. Such a handler may call abort().
         Mismatch, Timeout, PeerLost, Aborted, OutOfMemory, InternalError: the call failed, here or
             on another rank. Every later call raises the same.
         KeyboardInterrupt: Ctrl-C on the main thread. The communicator is aborted then, and the
@@ -208,7 +209,8 @@ class Communicator:
         return SuspendedCommunicator(self._core.suspend())
 
     def close(self) -> None:
-        """Leaves the communicator. The same as the end of a with block."""
+        """Leaves the communicator, as the end of a with block does. Its windows are closed, and its
+        prepared calls cannot be started any more. Calls on streams end first."""
         self._core.close()
 
     def __enter__(self) -> Communicator:

@@ -94,10 +94,22 @@ endif()
 expect("train_gpt <--ranks> <4> <--text> <build/jargon.txt>\n")
 
 # A text of one's own, whatever its name, needs no other.
+file(TOUCH "${FOLDER}/it's my text.txt")
 run_make(demo RANKS=2 "TEXT=it's my text.txt")
 expect_not("unpack")
 expect_not("--preset")
 expect("train_gpt <--ranks> <2> <--text> <it's my text.txt>\n")
+
+# What cannot be is refused before anything is installed.
+file(TOUCH ${FOLDER}/refuse)
+foreach(wrong RANKS=0 RANKS= "RANKS=2 x" RANKS=-1 TEXT=nowhere.txt TEXT=build)
+  run_make(demo ${wrong})
+  string(REGEX MATCH "^[A-Z]+" name "${wrong}")
+  if(result EQUAL 0 OR NOT output MATCHES "make demo: ${name} is '" OR NOT calls STREQUAL "")
+    message(SEND_ERROR "${call} is not refused at once:\n${output}${calls}")
+  endif()
+endforeach()
+file(REMOVE ${FOLDER}/refuse)
 
 # TUTTI_CUDA has its effect on a folder that is configured, once.
 run_make(build TUTTI_CUDA=OFF)

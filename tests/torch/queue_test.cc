@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,20 @@ TEST(JobQueue, CloseWaitsForAJobOnAThreadThatIsNotItsOwn) {
   const auto late = jobOf([] {});
   queue->push(late);
   EXPECT_TRUE(late->isDone() && late->error());
+}
+
+TEST(JobQueue, WhatFailsBeforeTheEndIsTheError) {
+  const auto queue = std::make_shared<JobQueue>();
+  const auto job = jobOf([] {}), next = jobOf([] {});
+  bool heard = false;
+  job->beforeEnd([] { throw std::runtime_error("no way back"); });
+  job->whenDone([&] { heard = true; });
+  queue->push(job);
+  queue->push(next);
+  EXPECT_TRUE(job->waitUntil(soon()) && job->error());
+  EXPECT_TRUE(next->waitUntil(soon()) && !next->error());
+  queue->close();
+  EXPECT_TRUE(heard);
 }
 
 /// The channels between ranks of this process.
@@ -206,6 +221,25 @@ TEST(Messages, WhatHearsOfAnEndMayWaitForAnother) {
   EXPECT_TRUE(endsWell(b));
   EXPECT_TRUE(eventually(heard));
   EXPECT_TRUE(inTime);
+}
+
+// A message that cannot be brought to its place fails its receive, and no other.
+TEST(Messages, WhatFailsBeforeTheEndIsTheError) {
+  for (const size_t count : {size_t{1}, size_t{1} << 16}) {
+    Channels channels;
+    MessageBoard zero(0, 2, channels.openOf(0)), one(1, 2, channels.openOf(1));
+    std::vector<int> data(count), later(1), sent(count, 42), sentLater{43};
+    const auto receiving = transferOf(0, data, 1), receivingLater = transferOf(0, later, 2);
+    receiving->beforeEnd([] { throw std::runtime_error("no way back"); });
+    one.receive(receiving);
+    one.receive(receivingLater);
+    const auto sending = transferOf(1, sent, 1), sendingLater = transferOf(1, sentLater, 2);
+    zero.send(sending);
+    zero.send(sendingLater);
+    EXPECT_TRUE(fails(receiving) && endsWell(sending));
+    EXPECT_TRUE(endsWell(sendingLater) && endsWell(receivingLater));
+    EXPECT_EQ(later[0], 43);
+  }
 }
 
 TEST(Messages, CloseEndsWhatWaits) {

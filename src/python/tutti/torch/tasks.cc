@@ -5,6 +5,19 @@
 #include <utility>
 
 namespace tutti_torch {
+namespace {
+
+/// What it throws, or null.
+std::exception_ptr errorOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 std::exception_ptr Task::error() const {
   std::lock_guard lock(mutex_);
@@ -13,7 +26,7 @@ std::exception_ptr Task::error() const {
 
 void Task::finish(std::exception_ptr error) {
   std::vector<std::function<void()>> then;
-  if (land_ && !error) land_();
+  if (land_ && !error) error = errorOf(land_);
   {
     std::lock_guard lock(mutex_);
     if (isDone()) return;
@@ -48,12 +61,7 @@ bool Task::waitUntil(Clock::time_point until) {
 
 std::exception_ptr QueuedJob::run() {
   const auto body = std::move(body_);  // what it holds is let go before anybody hears of the end
-  try {
-    body();
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
+  return errorOf(body);
 }
 
 void QueuedJob::refuse(std::exception_ptr error) {

@@ -34,7 +34,7 @@ class Task {
   void finish(std::exception_ptr error = nullptr);
   /// Calls `then` when it has ended, as tell() does; at once if it has.
   void whenDone(std::function<void()> then);
-  /// Calls `land` before anybody hears of a good end.
+  /// Calls `land` before anybody hears of a good end. What it throws is the task's error.
   void beforeEnd(std::function<void()> land) { land_ = std::move(land); }
   /// Whether it has ended by then.
   bool waitUntil(Clock::time_point until);

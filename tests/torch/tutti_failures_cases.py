@@ -79,6 +79,40 @@ def timeout_of_the_group():
 
 
 @CASES.checked(alone=True, ranks=(2,), backends=ONLY)
+def timeout_that_is_set():
+    """A longer one and then a shorter one, in the place of that of the group."""
+    start(seconds=3)
+    if not hasattr(dist, "set_timeout"):  # older versions of PyTorch set it for Gloo and NCCL alone
+        return
+    tensor, before = torch.ones(4), torch.ones(4)
+    work = dist.all_reduce(before, async_op=True)
+    dist.set_timeout(datetime.timedelta(seconds=60))
+    if dist.get_rank() == 1:
+        time.sleep(6)
+    dist.all_reduce(tensor)
+    work.wait()
+    check_equal([before, tensor], [torch.full((4,), 2.0)] * 2)
+    dist.set_timeout(datetime.timedelta(seconds=1))
+    if dist.get_rank() == 0:
+        fails(CALLS["all_reduce"], "timed out", "1000 ms", within=10)
+    else:
+        time.sleep(4)
+
+
+@CASES.checked(alone=True, ranks=(2,), backends=ONLY)
+def timeout_that_one_rank_sets():
+    """A longer one takes all ranks: the error says how many came."""
+    start()
+    if not hasattr(dist, "set_timeout"):
+        return
+    group = dist.new_group(ranks=[0, 1], timeout=datetime.timedelta(seconds=2))
+    if dist.get_rank() == 0:
+        fails(lambda: dist.set_timeout(datetime.timedelta(seconds=3), group), "1 of 2 ranks", within=10)
+    else:
+        time.sleep(5)
+
+
+@CASES.checked(alone=True, ranks=(2,), backends=ONLY)
 def timeout_of_a_message():
     """It ends the receive alone: the next message comes."""
     start(seconds=2)

@@ -3,7 +3,6 @@
 // a thread of the group or by the thread that waits. Operations on a GPU are enqueued on the
 // current stream. Sends and receives have channels of their own (messages.h).
 
-#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
@@ -52,47 +51,6 @@ CUstream_st* handleOf(const Stream& stream) {
                               " need a newer PyTorch");
 }
 
-struct Call {
-  c10d::OpType type;
-  const char* name;
-  const char* title;  // of the profiler
-  milliseconds timeout;
-  bool async;
-};
-
-/// On a GPU: what was enqueued on the stream that was current.
-class CudaWork final : public c10d::Work {
- public:
-  CudaWork(int rank, const Call& call, const Tensors& inputs, Tensors outputs,
-           const c10::Stream& stream)
-      : c10d::Work(rank, call.type, call.title, inputs),
-        outputs_(std::move(outputs)),
-        event_(at::kCUDA) {
-    event_.record(stream);
-    future_ = c10::make_intrusive<c10::ivalue::Future>(
-        c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{stream.device()});
-    future_->markCompleted(c10::IValue(outputs_));
-    if (recordFunctionEndCallback_) recordFunctionEndCallback_();
-  }
-  bool isCompleted() override { return event_.query(); }
-  bool isSuccess() const override { return true; }
-  std::vector<at::Tensor> result() override { return outputs_; }
-  void synchronize() override {
-    const c10::impl::VirtualGuardImpl impl(at::kCUDA);
-    event_.block(impl.getStream(impl.getDevice()));
-  }
-  bool wait(milliseconds) override {
-    synchronize();
-    return true;
-  }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-
- private:
-  Tensors outputs_;
-  c10::Event event_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-};
-
 class TuttiBackend final : public c10d::Backend {
  public:
   struct Options final : c10d::Backend::Options {
@@ -103,11 +61,11 @@ class TuttiBackend final : public c10d::Backend {
       : c10d::Backend(rank, size),
         store_(std::move(store)),
         options_(c10::make_intrusive<Options>(timeout)),
-        limits_{.setup = timeout, .operation = timeout},
+        setup_(timeout),
         rendezvous_(store_),
         queue_(std::make_shared<JobQueue>()) {
-    parts_.host = std::make_shared<tutti::Communicator>(
-        rendezvous_.meet("host", {rank, size}, limits_, Clock::now() + timeout));
+    parts_.host = join("host", {rank, size}, timeout);
+    parts_.limit = timeout;
     parts_.messages = std::make_shared<MessageBoard>(
         rank, size, [this](int sender, int receiver, std::stop_token stop) {
           return openChannel(sender, receiver, std::move(stop));
@@ -123,7 +81,13 @@ class TuttiBackend final : public c10d::Backend {
   // Some versions of PyTorch lack the ones that follow.
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() { return options_; }
   bool supportsSplitting() const { return true; }
-  void setTimeout(milliseconds timeout) { options_->timeout = timeout; }
+  /// A communicator keeps its limit. So a longer one takes another, which all ranks join; what is
+  /// under way goes on over the one before.
+  void setTimeout(milliseconds timeout) {
+    const Parts now = openParts("set_timeout");
+    if (timeout > now.limit && !now.host->asyncError()) extend(timeout);
+    options_->timeout = timeout;
+  }
   c10::intrusive_ptr<c10d::Backend> split(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& options) {
@@ -143,6 +107,7 @@ class TuttiBackend final : public c10d::Backend {
   void abort() {
     const Parts now = parts();
     if (now.messages) now.messages->abort();
+    for (const auto& each : now.earlier) each->abort();
     for (const auto& each : {now.host, now.gpu})
       if (each) each->abort();
   }
@@ -353,6 +318,8 @@ class TuttiBackend final : public c10d::Backend {
   struct Parts {
     std::shared_ptr<tutti::Communicator> host;
     std::shared_ptr<tutti::Communicator> gpu;  // of the GPU that tensors were on last; may be null
+    milliseconds limit{0};                     // of an operation on these two
+    std::vector<std::shared_ptr<tutti::Communicator>> earlier;  // of shorter limits
     std::shared_ptr<MessageBoard> messages;
   };
 
@@ -368,6 +335,27 @@ class TuttiBackend final : public c10d::Backend {
     return now;
   }
 
+  std::shared_ptr<tutti::Communicator> join(const std::string& name, const JoinPlace& place,
+                                            milliseconds limit) const {
+    return std::make_shared<tutti::Communicator>(
+        rendezvous_.meet(name, place, {.setup = limit, .operation = limit}, Clock::now() + limit));
+  }
+
+  void extend(milliseconds limit) {
+    std::shared_ptr<tutti::Communicator> host;
+    try {
+      host = join(c10::str("host/", ++extensions_), {getRank(), getSize()}, limit);
+    } catch (const tutti::Error&) {
+      std::rethrow_exception(translated(std::current_exception()));
+    }
+    std::lock_guard lock(partsMutex_);
+    if (!parts_.host) return;
+    for (auto* each : {&parts_.host, &parts_.gpu})
+      if (*each) parts_.earlier.push_back(std::exchange(*each, nullptr));
+    parts_.host = std::move(host);
+    parts_.limit = limit;
+  }
+
   WorkPtr start(const Call& call, const Tensors& inputs, const Tensors& outputs, Body body) {
     const Parts now = openParts(call.name);
     ++sequence_;
@@ -377,7 +365,7 @@ class TuttiBackend final : public c10d::Backend {
     const auto job = std::make_shared<QueuedJob>(
         timeout, [group = now.host, body = std::move(body)] { body(*group, tutti::StreamRef()); });
     // A thread that runs a job waits as long as the communicator lets it.
-    const bool mayRunHere = timeout >= limits_.operation;
+    const bool mayRunHere = timeout >= now.limit;
     TaskWork::Care care{.help = nullptr,
                         .giveUp = [host = std::weak_ptr(now.host)](const std::exception_ptr&) {
                           if (const auto group = host.lock()) group->abort();
@@ -420,23 +408,21 @@ class TuttiBackend final : public c10d::Backend {
   }
 
   std::shared_ptr<tutti::Communicator> groupOn(const char* call, at::Device device) {
-    auto gpu = openParts(call).gpu;
-    if (gpu && gpu->device().index == device.index()) return gpu;
-    gpu = joinOnGpu(device);
+    const Parts now = openParts(call);
+    if (now.gpu && now.gpu->device().index == device.index()) return now.gpu;
+    const auto gpu = joinOnGpu(device, now.limit);
     std::lock_guard lock(partsMutex_);
     if (parts_.host) parts_.gpu = gpu;
     return gpu;
   }
 
-  std::shared_ptr<tutti::Communicator> joinOnGpu(at::Device device) {
+  std::shared_ptr<tutti::Communicator> joinOnGpu(at::Device device, milliseconds limit) {
     TORCH_CHECK_NOT_IMPLEMENTED(tutti::deviceCount(tutti::DeviceKind::Cuda) > 0,
                                 "tutti: tensors on ", device,
                                 " need a libtutti that was built with CUDA; use "
                                 "init_process_group(\"cpu:tutti,cuda:nccl\") with this one");
-    return std::make_shared<tutti::Communicator>(
-        rendezvous_.meet(c10::str("gpu/", gpus_++),
-                         {getRank(), getSize(), {tutti::DeviceKind::Cuda, device.index()}}, limits_,
-                         Clock::now() + limits_.setup));
+    return join(c10::str("gpu/", gpus_++),
+                {getRank(), getSize(), {tutti::DeviceKind::Cuda, device.index()}}, limit);
   }
 
   WorkPtr message(const Call& call, const Tensors& tensors, int peer, int tag) {
@@ -483,7 +469,7 @@ class TuttiBackend final : public c10d::Backend {
   tutti::Communicator openChannel(int sender, int receiver, std::stop_token stop) const {
     return rendezvous_.meet(c10::str("messages/", sender, "/", receiver),
                             {getRank() == sender ? 0 : 1, 2},
-                            {.setup = limits_.setup, .operation = kAlways, .straggler = kAlways},
+                            {.setup = setup_, .operation = kAlways, .straggler = kAlways},
                             Clock::now() + kAlways, std::move(stop));
   }
 
@@ -556,7 +542,7 @@ class TuttiBackend final : public c10d::Backend {
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;
-  const Limits limits_;
+  const milliseconds setup_;  // of a message's connection, once both ranks are there
   const StoreRendezvous rendezvous_;
   const std::shared_ptr<JobQueue> queue_;
   mutable std::mutex partsMutex_;
@@ -564,6 +550,7 @@ class TuttiBackend final : public c10d::Backend {
   std::atomic<uint64_t> sequence_{0};
   uint64_t monitored_ = 0;
   int gpus_ = 0;
+  int extensions_ = 0;
 };
 
 /// PyTorch's own way from C++ to Python: a group that carries the Store there, and the backend

@@ -3,6 +3,8 @@
 // What PyTorch gets for an operation: its Work is a task, which errors of Tutti end as errors of
 // torch.distributed. Included by backend.cc alone, as PyTorch's headers take half a minute.
 
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <functional>
@@ -38,6 +40,15 @@ inline std::exception_ptr translated(const std::exception_ptr& error) {
   }
   return nullptr;
 }
+
+/// What is called.
+struct Call {
+  c10d::OpType type;
+  const char* name;
+  const char* title;  // of the profiler
+  milliseconds timeout;
+  bool async;
+};
 
 /// An operation on tensors of the host.
 class TaskWork : public c10d::Work {
@@ -149,6 +160,39 @@ class MessageWork final : public TaskWork {
 
  private:
   const std::shared_ptr<MessageTransfer> transfer_;
+};
+
+/// On a GPU: what was enqueued on the stream that was current.
+class CudaWork final : public c10d::Work {
+ public:
+  CudaWork(int rank, const Call& call, const std::vector<at::Tensor>& inputs,
+           std::vector<at::Tensor> outputs, const c10::Stream& stream)
+      : c10d::Work(rank, call.type, call.title, inputs),
+        outputs_(std::move(outputs)),
+        event_(at::kCUDA) {
+    event_.record(stream);
+    future_ = c10::make_intrusive<c10::ivalue::Future>(
+        c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{stream.device()});
+    future_->markCompleted(c10::IValue(outputs_));
+    if (recordFunctionEndCallback_) recordFunctionEndCallback_();
+  }
+  bool isCompleted() override { return event_.query(); }
+  bool isSuccess() const override { return true; }
+  std::vector<at::Tensor> result() override { return outputs_; }
+  void synchronize() override {
+    const c10::impl::VirtualGuardImpl impl(at::kCUDA);
+    event_.block(impl.getStream(impl.getDevice()));
+  }
+  bool wait(milliseconds) override {
+    synchronize();
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  std::vector<at::Tensor> outputs_;
+  c10::Event event_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
 }  // namespace tutti_torch

@@ -60,6 +60,110 @@ def views():
 
 
 @CASES.checked(backends=ONLY)
+def inference_mode():
+    """What is copied back on another thread, while other calls are queued; outside the mode, too."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    with torch.inference_mode():
+        inside = [torch.zeros(COUNT) for _ in range(size)]
+        turned, taken = torch.full((4, 5), rank + 1.0), torch.zeros(4, 5)
+        sparse = torch.sparse_coo_tensor([[rank]], [1.0], (size,))
+        late = [torch.zeros(COUNT) for _ in range(size)]
+        works = [dist.all_reduce(torch.ones(1 << 16), async_op=True) for _ in range(5)]
+        works.append(dist.all_gather(inside, numbers(torch.float32), async_op=True))
+        works.append(dist.all_reduce(turned.t(), async_op=True))
+        works.append(dist.all_reduce(sparse, async_op=True))
+        if rank == 0:
+            works.append(dist.isend(torch.ones(20), 1))
+        elif rank == 1:
+            works.append(dist.irecv(taken.t(), 0))
+        for work in works:
+            work.wait()
+    dist.all_gather(late, numbers(torch.float32), async_op=True).wait()
+    check_equal(inside, of_all(torch.float32))
+    check_equal(late, of_all(torch.float32))
+    check_equal(turned, torch.full((4, 5), size * (size + 1) / 2))
+    check_equal(sparse.to_dense(), torch.ones(size))
+    check_equal(taken, torch.full((4, 5), float(rank == 1)))
+
+
+def pieces(tensor):
+    return list(tensor.split(4))
+
+
+# What is written into `out` from `given`: in place on one rank at most.
+OVERLAPS = {
+    "all_gather": lambda out, given: dist.all_gather(pieces(out), given[:4]),
+    "all_gather_between": lambda out, given: dist.all_gather(pieces(out), given[1:5]),
+    "all_gather_into_tensor": lambda out, given: dist.all_gather_into_tensor(out, given[:4]),
+    "reduce_scatter": lambda out, given: dist.reduce_scatter(out[:4], pieces(given)),
+    "reduce_scatter_tensor": lambda out, given: dist.reduce_scatter_tensor(out[:4], given),
+    "gather": lambda out, given: dist.gather(given[:4], pieces(out) if dist.get_rank() == 1 else None, dst=1),
+    "scatter": lambda out, given: dist.scatter(out[:4], pieces(given) if dist.get_rank() == 1 else None, src=1),
+    "all_to_all": lambda out, given: dist.all_to_all(pieces(out), pieces(given)),
+    "all_to_all_turned": lambda out, given: dist.all_to_all(pieces(out), pieces(given)[::-1]),
+    "all_to_all_single": lambda out, given: dist.all_to_all_single(out, given),
+    "all_to_all_splits": lambda out, given: dist.all_to_all_single(out, given, *[[4] * dist.get_world_size()] * 2),
+}
+
+
+@CASES.checked(list(OVERLAPS), backends=ONLY)
+def overlapping_tensors(call):
+    """As if the input were a copy of that memory."""
+    expected = numbers(torch.float32, 4 * dist.get_world_size())
+    actual = expected.clone()
+    OVERLAPS[call](expected, expected.clone())
+    OVERLAPS[call](actual, actual)
+    check_equal(actual, expected)
+
+
+@CASES.checked(backends=ONLY)
+def elements_in_one_place():
+    """They cannot be written: such an output is refused before the call. They can be read."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    shared, plain = torch.full((1,), rank + 1.0).expand(4), torch.zeros(4)
+    wrong = {
+        "all_reduce": lambda: dist.all_reduce(shared),
+        "broadcast": lambda: dist.broadcast(shared, (rank + 1) % size),
+        "reduce": lambda: dist.reduce(shared, rank),
+        "all_gather": lambda: dist.all_gather([shared] * size, plain),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(shared, torch.zeros(4 // size)),
+        "reduce_scatter": lambda: dist.reduce_scatter(shared, [plain] * size),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(shared, torch.zeros(4 * size)),
+        "gather": lambda: dist.gather(plain, [shared] * size, dst=rank),
+        "scatter": lambda: dist.scatter(shared, [plain] * size, src=rank),
+        "all_to_all": lambda: dist.all_to_all([shared] * size, [plain] * size),
+        "all_to_all_single": lambda: dist.all_to_all_single(shared, plain),
+        "recv": lambda: dist.recv(shared, (rank + 1) % size),
+    }
+    for name, call in wrong.items():
+        try:
+            call()
+        except ValueError as error:
+            assert f"tutti {name}: elements of an output tensor share memory" in str(error), error
+        else:
+            raise AssertionError(f"no error of {name}")
+    gathered = torch.zeros(size, 4)
+    dist.all_gather_into_tensor(gathered, shared)
+    check_equal(gathered, torch.arange(1.0, size + 1).unsqueeze(1).expand(size, 4))
+
+
+@CASES.checked(backends=ONLY)
+def bits_of_views():
+    """Views whose values in memory have another sign. PyTorch resolves those of most calls before."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    memory = torch.full((2,), -1.0 - rank)
+    backend.allreduce([torch._neg_view(memory)], dist.AllreduceOptions()).wait()
+    check_equal(memory, torch.full((2,), -size * (size + 1) / 2))
+    outputs = list(torch.zeros(size, 2).unbind())
+    dist.all_gather([torch._neg_view(of) for of in outputs], torch.full((2,), rank + 1.0))
+    check_equal(outputs, [torch.full((2,), -1.0 - of) for of in range(size)])
+    pairs = torch.full((2,), complex(1, rank))
+    backend.allreduce([pairs.conj()], dist.AllreduceOptions()).wait()
+    check_equal(pairs, torch.full((2,), complex(size, size * (size - 1) / 2)))
+
+
+@CASES.checked(backends=ONLY)
 def tags_in_any_order():
     """Short and long messages, received in another order than they are sent."""
     counts = [3, 1 << 18, 50, 1 << 16]

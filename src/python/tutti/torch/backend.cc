@@ -115,9 +115,9 @@ class TuttiBackend final : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     const auto call = callOf(c10d::OpType::BROADCAST, "broadcast", "tutti:broadcast", options);
-    return start(
-        call, tensors, tensors,
-        collectives::broadcast(call.name, single(call.name, tensors), options.rootRank, getSize()));
+    return start(call, tensors, tensors,
+                 collectives::broadcast(call.name, single(call.name, tensors), options.rootRank,
+                                        getRank(), getSize()));
   }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
@@ -144,7 +144,7 @@ class TuttiBackend final : public c10d::Backend {
     const auto call = callOf(c10d::OpType::REDUCE, "reduce", "tutti:reduce", options);
     return start(call, tensors, tensors,
                  collectives::reduce(call.name, single(call.name, tensors), options.reduceOp,
-                                     options.rootRank, getSize()));
+                                     options.rootRank, getRank(), getSize()));
   }
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -432,10 +432,11 @@ class TuttiBackend final : public c10d::Backend {
                       ": invalid rank: ", peer);
     TORCH_CHECK_NOT_IMPLEMENTED(tensor.is_cpu(), "tutti ", call.name, ": the tensor is on ",
                                 tensor.device(), "; messages take tensors of cpu");
+    const bool isSend = call.type == c10d::OpType::SEND;
+    if (!isSend) checkOutput(call.name, tensor);
     const Dense data(tensor);
     const auto transfer = std::make_shared<MessageTransfer>(
         timeoutOf(call), peer, Label{.tag = tag}, data.tensor().data_ptr(), data.tensor().nbytes());
-    const bool isSend = call.type == c10d::OpType::SEND;
     if (!isSend && data.isCopy()) transfer->beforeEnd([data] { data.giveBack(); });
     transfer->whenDone([data] {});  // it lives so long
     return begin(now, call, tensors, transfer);

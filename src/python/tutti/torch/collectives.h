@@ -49,24 +49,25 @@ inline void checkCount(const char* call, const char* what, size_t count, int siz
 }
 
 inline Body allReduce(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  checkTensor(call, tensor);
-  const Dense data(asNumbers(call, tensor, op));
-  return [data, reducing = reducingOf(call, op, tensor.scalar_type())](tutti::Communicator& group,
-                                                                       tutti::StreamRef stream) {
-    const TensorElements all = elementsOf(data.tensor());
+  checkOutput(call, tensor);
+  checkNumbers(call, tensor, op);
+  return [data = Dense(tensor), reducing = reducingOf(call, op, tensor.scalar_type())](
+             tutti::Communicator& group, tutti::StreamRef stream) {
+    const TensorElements all = elementsOf(asNumbers(data.tensor()));
     group.allReduce(with<tutti::AllReduceArgs>(all, all, all.count, reducing), stream);
     data.giveBack();
   };
 }
 
 inline Body reduce(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op,
-                   int64_t root, int size) {
-  checkTensor(call, tensor);
+                   int64_t root, int rank, int size) {
+  rank == root ? checkOutput(call, tensor) : checkTensor(call, tensor);
   checkRoot(call, root, size);
-  const Dense data(asNumbers(call, tensor, op));
+  checkNumbers(call, tensor, op);
+  const Dense data(tensor);
   const auto reducing = reducingOf(call, op, tensor.scalar_type());
   return [=](tutti::Communicator& group, tutti::StreamRef stream) {
-    const TensorElements all = elementsOf(data.tensor());
+    const TensorElements all = elementsOf(asNumbers(data.tensor()));
     auto args = with<tutti::ReduceArgs>(all, all, all.count, reducing);
     args.root = static_cast<int>(root);
     group.reduce(args, stream);
@@ -74,8 +75,9 @@ inline Body reduce(const char* call, const at::Tensor& tensor, const c10d::Reduc
   };
 }
 
-inline Body broadcast(const char* call, const at::Tensor& tensor, int64_t root, int size) {
-  checkTensor(call, tensor);
+inline Body broadcast(const char* call, const at::Tensor& tensor, int64_t root, int rank,
+                      int size) {
+  rank == root ? checkTensor(call, tensor) : checkOutput(call, tensor);
   checkRoot(call, root, size);
   return [data = Dense(tensor), root](tutti::Communicator& group, tutti::StreamRef stream) {
     const TensorElements all = elementsOf(data.tensor());
@@ -89,7 +91,7 @@ inline Body broadcast(const char* call, const at::Tensor& tensor, int64_t root, 
 /// Into one tensor.
 inline Body allGather(const char* call, const at::Tensor& output, const at::Tensor& input,
                       int size) {
-  checkTensor(call, output);
+  checkOutput(call, output);
   checkTensor(call, input);
   TORCH_CHECK_TYPE(output.scalar_type() == input.scalar_type(), "tutti ", call,
                    ": output tensor of ", output.scalar_type(), " and input tensor of ",
@@ -99,8 +101,11 @@ inline Body allGather(const char* call, const at::Tensor& output, const at::Tens
                     " times the ", input.numel(), " of the input");
   return [to = Dense(output), from = Dense(input)](tutti::Communicator& group,
                                                    tutti::StreamRef stream) {
-    const TensorElements mine = elementsOf(from.tensor());
-    group.allGather(with<tutti::AllGatherArgs>(mine, elementsOf(to.tensor()), mine.count), stream);
+    const TensorElements all = elementsOf(to.tensor());
+    const at::Tensor sent =
+        apart(from.tensor(), all, static_cast<size_t>(group.rank()) * from.tensor().nbytes());
+    const TensorElements mine = elementsOf(sent);
+    group.allGather(with<tutti::AllGatherArgs>(mine, all, mine.count), stream);
     to.giveBack();
   };
 }
@@ -118,7 +123,8 @@ inline Body allGather(const char* call, const Tensors& outputs, const at::Tensor
   TORCH_CHECK_VALUE(mine == input.numel(), "tutti ", call, ": the input tensor has ", input.numel(),
                     " elements, and output tensor ", rank, " has ", mine);
   return [to, from = Dense(input)](tutti::Communicator& group, tutti::StreamRef stream) {
-    const TensorElements mine = elementsOf(from.tensor());
+    const at::Tensor sent = apart(from.tensor(), to.elements(), to.offsetOf(group.rank()));
+    const TensorElements mine = elementsOf(sent);
     if (to.isEven()) {
       group.allGather(with<tutti::AllGatherArgs>(mine, to.elements(), mine.count), stream);
     } else {
@@ -137,7 +143,7 @@ inline Body allGather(const char* call, const Tensors& outputs, const at::Tensor
 /// Of one tensor.
 inline Body reduceScatter(const char* call, const at::Tensor& output, const at::Tensor& input,
                           const c10d::ReduceOp& op, int size) {
-  checkTensor(call, output);
+  checkOutput(call, output);
   checkTensor(call, input);
   TORCH_CHECK_TYPE(output.scalar_type() == input.scalar_type(), "tutti ", call,
                    ": input tensor of ", input.scalar_type(),
@@ -146,21 +152,23 @@ inline Body reduceScatter(const char* call, const at::Tensor& output, const at::
                     ": the input tensor has ", input.numel(),
                     " elements, and must be the same size as the output tensor of ", output.numel(),
                     " times ", size);
-  const Dense to(asNumbers(call, output, op)), from(asNumbers(call, input, op));
+  checkNumbers(call, input, op);
+  const Dense to(output), from(input);
   return [=, reducing = reducingOf(call, op, input.scalar_type())](tutti::Communicator& group,
                                                                    tutti::StreamRef stream) {
-    const TensorElements mine = elementsOf(to.tensor());
-    group.reduceScatter(
-        with<tutti::ReduceScatterArgs>(elementsOf(from.tensor()), mine, mine.count, reducing),
-        stream);
-    to.giveBack();
+    const TensorElements all = elementsOf(asNumbers(from.tensor()));
+    const at::Tensor result =
+        apart(to.tensor(), all, static_cast<size_t>(group.rank()) * to.tensor().nbytes());
+    const TensorElements mine = elementsOf(asNumbers(result));
+    group.reduceScatter(with<tutti::ReduceScatterArgs>(all, mine, mine.count, reducing), stream);
+    to.giveBack(result);
   };
 }
 
 /// Of a tensor for each rank, which may be of different sizes.
 inline Body reduceScatter(const char* call, const at::Tensor& output, Tensors inputs,
                           const c10d::ReduceOp& op, int rank, int size) {
-  checkTensor(call, output);
+  checkOutput(call, output);
   checkCount(call, "the input list", inputs.size(), size);
   const auto mine = inputs[static_cast<size_t>(rank)].numel();
   TORCH_CHECK_VALUE(mine == output.numel(), "tutti ", call, ": the output tensor has ",
@@ -168,12 +176,14 @@ inline Body reduceScatter(const char* call, const at::Tensor& output, Tensors in
   TORCH_CHECK_TYPE(output.scalar_type() == inputs[0].scalar_type(), "tutti ", call,
                    ": input tensors of ", inputs[0].scalar_type(), " and output tensor of ",
                    output.scalar_type());
-  for (auto& each : inputs) each = asNumbers(call, each, op);
+  checkNumbers(call, output, op);
+  for (auto& each : inputs) each = asNumbers(each);
   const Row from(call, inputs, true);
-  const Dense to(asNumbers(call, output, op));
+  const Dense to(output);
   return [=, reducing = reducingOf(call, op, output.scalar_type())](tutti::Communicator& group,
                                                                     tutti::StreamRef stream) {
-    const TensorElements mine = elementsOf(to.tensor());
+    const at::Tensor result = apart(to.tensor(), from.elements(), from.offsetOf(group.rank()));
+    const TensorElements mine = elementsOf(asNumbers(result));
     if (from.isEven()) {
       group.reduceScatter(
           with<tutti::ReduceScatterArgs>(from.elements(), mine, mine.count, reducing), stream);
@@ -188,7 +198,7 @@ inline Body reduceScatter(const char* call, const at::Tensor& output, Tensors in
       args.scalar = reducing.scalar;
       group.reduceScatterV(args, stream);
     }
-    to.giveBack();
+    to.giveBack(result);
   };
 }
 
@@ -209,9 +219,11 @@ inline Body gather(const char* call, const Tensors& outputs, const at::Tensor& i
                       input.scalar_type());
   return
       [to, from = Dense(input), root, isRoot](tutti::Communicator& group, tutti::StreamRef stream) {
-        const TensorElements mine = elementsOf(from.tensor());
-        auto args =
-            with<tutti::GatherArgs>(mine, isRoot ? to.elements() : TensorElements{}, mine.count);
+        const TensorElements all = to.elements();  // none but at the root
+        const at::Tensor sent =
+            isRoot ? apart(from.tensor(), all, to.offsetOf(group.rank())) : from.tensor();
+        const TensorElements mine = elementsOf(sent);
+        auto args = with<tutti::GatherArgs>(mine, all, mine.count);
         args.root = static_cast<int>(root);
         group.gather(args, stream);
         if (isRoot) to.giveBack();
@@ -221,7 +233,7 @@ inline Body gather(const char* call, const Tensors& outputs, const at::Tensor& i
 /// `inputs` is empty but at the root.
 inline Body scatter(const char* call, const at::Tensor& output, const Tensors& inputs, int64_t root,
                     int rank, int size) {
-  checkTensor(call, output);
+  checkOutput(call, output);
   checkRoot(call, root, size);
   const bool isRoot = rank == root;
   if (isRoot) checkCount(call, "the input list", inputs.size(), size);
@@ -235,15 +247,18 @@ inline Body scatter(const char* call, const at::Tensor& output, const Tensors& i
   const Row from(call, inputs, true);
   return [from, to = Dense(output), root, isRoot](tutti::Communicator& group,
                                                   tutti::StreamRef stream) {
-    const TensorElements mine = elementsOf(to.tensor());
+    const TensorElements all = from.elements();  // none but at the root
+    const at::Tensor result =
+        isRoot ? apart(to.tensor(), all, from.offsetOf(group.rank())) : to.tensor();
+    const TensorElements mine = elementsOf(result);
     tutti::ScatterArgs args;
-    args.send = isRoot ? from.elements().data : nullptr;
+    args.send = all.data;
     args.recv = mine.data;
     args.count = mine.count;
     args.type = mine.type;
     args.root = static_cast<int>(root);
     group.scatter(args, stream);
-    to.giveBack();
+    to.giveBack(result);
   };
 }
 
@@ -252,28 +267,43 @@ inline Body scatter(const char* call, const at::Tensor& output, const Tensors& i
 struct Blocks {
   std::byte* lowest = nullptr;
   std::vector<size_t> counts, offsets;
-  explicit Blocks(const std::vector<Dense>& tensors) {
+  explicit Blocks(const Tensors& tensors) {
     for (const auto& each : tensors) {
-      auto* const data = static_cast<std::byte*>(each.tensor().data_ptr());
+      auto* const data = static_cast<std::byte*>(each.data_ptr());
       if (data && (!lowest || data < lowest)) lowest = data;
     }
     for (const auto& each : tensors) {
-      auto* const data = static_cast<std::byte*>(each.tensor().data_ptr());
-      counts.push_back(each.tensor().nbytes());
+      auto* const data = static_cast<std::byte*>(each.data_ptr());
+      counts.push_back(each.nbytes());
       offsets.push_back(data && counts.back() > 0 ? static_cast<size_t>(data - lowest) : 0);
     }
   }
 };
+
+/// What an exchange sends: it has no way to do so in place.
+inline Tensors apartFromAll(const std::vector<Dense>& sent, const Tensors& received) {
+  std::vector<TensorElements> written;
+  for (const auto& each : received) written.push_back(elementsOf(each));
+  Tensors all;
+  for (const auto& each : sent) {
+    all.push_back(each.tensor());
+    for (const auto& other : written) all.back() = apart(all.back(), other, std::nullopt);
+  }
+  return all;
+}
 
 /// Of lists.
 inline Body allToAll(const char* call, const Tensors& outputs, const Tensors& inputs, int size) {
   checkCount(call, "the output list", outputs.size(), size);
   checkCount(call, "the input list", inputs.size(), size);
   std::vector<Dense> to, from;
-  for (const auto& each : outputs) checkTensor(call, each), to.emplace_back(each);
+  for (const auto& each : outputs) checkOutput(call, each), to.emplace_back(each);
   for (const auto& each : inputs) checkTensor(call, each), from.emplace_back(each);
   return [=](tutti::Communicator& group, tutti::StreamRef stream) {
-    const Blocks receives(to), sends(from);
+    Tensors received;
+    for (const auto& each : to) received.push_back(each.tensor());
+    const Tensors sent = apartFromAll(from, received);
+    const Blocks receives(received), sends(sent);
     tutti::AllToAllVArgs args;
     args.send = sends.lowest;
     args.sendCounts = sends.counts;
@@ -317,7 +347,7 @@ inline std::vector<size_t> splitCounts(const char* call, const at::Tensor& tenso
 inline Body allToAll(const char* call, const at::Tensor& output, const at::Tensor& input,
                      const std::vector<int64_t>& outputSplits,
                      const std::vector<int64_t>& inputSplits, int size) {
-  checkTensor(call, output);
+  checkOutput(call, output);
   checkTensor(call, input);
   TORCH_CHECK_TYPE(output.scalar_type() == input.scalar_type(), "tutti ", call, ": tensors of ",
                    input.scalar_type(), " and ", output.scalar_type());
@@ -329,7 +359,10 @@ inline Body allToAll(const char* call, const at::Tensor& output, const at::Tenso
                     ": the output tensor has ", output.numel(), " elements, and the input ",
                     input.numel());
   return [=](tutti::Communicator& group, tutti::StreamRef stream) {
-    const TensorElements sent = elementsOf(from.tensor()), received = elementsOf(to.tensor());
+    const TensorElements received = elementsOf(to.tensor());
+    const at::Tensor source =
+        apart(from.tensor(), received, even ? std::optional<size_t>(0) : std::nullopt);
+    const TensorElements sent = elementsOf(source);
     if (even) {
       group.allToAll(with<tutti::AllToAllArgs>(sent, received, sendCounts[0]), stream);
     } else {
@@ -376,12 +409,12 @@ inline Body sparseAllReduce(const at::Tensor& tensor, const c10d::ReduceOp& op) 
       return all;
     };
     const at::Tensor indices = gathered(mine._indices().t().contiguous());
-    const at::Tensor values = gathered(mine._values().contiguous());
+    const at::Tensor values = gathered(Dense(mine._values()).tensor());
     at::_validate_sparse_coo_tensor_args(indices.t(), values, tensor.sizes());  // of other ranks
     const at::Tensor sum =
         at::_sparse_coo_tensor_unsafe(indices.t(), values, tensor.sizes(), tensor.options())
             .coalesce();
-    tensor.copy_(sum);
+    copyInto(tensor, sum);
   };
 }
 

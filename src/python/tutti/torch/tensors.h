@@ -4,6 +4,8 @@
 // backend.cc alone.
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <algorithm>
@@ -88,17 +90,20 @@ inline TensorReduction reducingOf(const char* call, const c10d::ReduceOp& op, at
   }
 }
 
-/// What a reduction sees: complex numbers as pairs where that is right.
-inline at::Tensor asNumbers(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op) {
+inline void checkNumbers(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op) {
   if (!tensor.is_complex()) {
     const auto type = numberType(tensor.scalar_type());
     TORCH_CHECK_TYPE(type, "tutti ", call, ": no reduction of ", tensor.scalar_type());
-    return tensor;
+    return;
   }
   const bool isSum = op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG ||
                      op.op_ == c10d::ReduceOp::PREMUL_SUM;
   TORCH_CHECK_TYPE(isSum, "tutti ", call, ": complex numbers take SUM, AVG and PREMUL_SUM");
-  return at::view_as_real(tensor);
+}
+
+/// What a reduction sees: complex numbers as pairs.
+inline at::Tensor asNumbers(const at::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor;
 }
 
 inline void checkTensor(const char* call, const at::Tensor& tensor) {
@@ -107,39 +112,70 @@ inline void checkTensor(const char* call, const at::Tensor& tensor) {
                     ": a tensor must be dense, and one is ", tensor.layout());
 }
 
+/// Of a tensor that a call writes.
+inline void checkOutput(const char* call, const at::Tensor& tensor) {
+  checkTensor(call, tensor);
+  TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, "tutti ", call,
+                    ": elements of an output tensor share memory, as after expand(); pass a "
+                    "clone() of it");
+}
+
 inline const at::Tensor& single(const char* call, const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "tutti ", call, ": takes 1 tensor, not ", tensors.size());
   checkTensor(call, tensors[0]);
   return tensors[0];
 }
 
-/// A tensor in one piece: itself, or a copy.
+/// Copies `from` into `to`, on any thread. Tensors of torch.inference_mode() are written in that
+/// mode alone, and it is off on the threads of a queue.
+inline void copyInto(const at::Tensor& to, const at::Tensor& from) {
+  at::NoGradGuard noGrad;
+  std::optional<c10::InferenceMode> mode;
+  if (to.is_inference()) mode.emplace();
+  to.copy_(from);
+}
+
+/// A tensor in one piece, as its values are in memory: itself, or a copy.
 class Dense {
  public:
   explicit Dense(at::Tensor tensor)
-      : original_(std::move(tensor)), dense_(original_.contiguous()) {}
+      : original_(std::move(tensor)), dense_(original_.contiguous().resolve_conj().resolve_neg()) {}
   const at::Tensor& tensor() const { return dense_; }
   bool isCopy() const { return !dense_.is_same(original_); }
   /// Brings a result to where the program looks for it.
-  void giveBack() const {
-    if (!isCopy()) return;
-    at::NoGradGuard noGrad;
-    original_.copy_(dense_);
+  void giveBack() const { giveBack(dense_); }
+  /// The same for a result that may be in a copy of tensor().
+  void giveBack(const at::Tensor& result) const {
+    if (!result.is_same(original_)) copyInto(original_, result);
   }
 
  private:
   at::Tensor original_, dense_;
 };
 
+/// `tensor`, or a copy of it if it shares memory with `other`. With `place` it may lie so many
+/// bytes behind the begin of `other`: that is in place.
+inline at::Tensor apart(const at::Tensor& tensor, const TensorElements& other,
+                        std::optional<size_t> place) {
+  const auto* const begin = static_cast<const std::byte*>(tensor.data_ptr());
+  const auto* const otherBegin = static_cast<const std::byte*>(other.data);
+  const size_t bytes = tensor.nbytes(), otherBytes = other.count * tutti::sizeOf(other.type);
+  const bool overlaps =
+      bytes > 0 && otherBytes > 0 && begin < otherBegin + otherBytes && otherBegin < begin + bytes;
+  if (!overlaps || (place && begin == otherBegin + *place)) return tensor;
+  at::NoGradGuard noGrad;
+  return tensor.clone();
+}
+
 /// Tensors one behind the other in memory: where they are, if they lie so, or in a copy.
 class Row {
  public:
-  /// With `filled`, a copy has their data.
+  /// With `filled`, the call reads them, and a copy has their data; otherwise it writes them.
   Row(const char* call, std::vector<at::Tensor> tensors, bool filled)
       : tensors_(std::move(tensors)) {
     int64_t total = 0;
     for (const auto& each : tensors_) {
-      checkTensor(call, each);
+      filled ? checkTensor(call, each) : checkOutput(call, each);
       TORCH_CHECK_TYPE(each.scalar_type() == tensors_[0].scalar_type(), "tutti ", call,
                        ": tensors of types ", each.scalar_type(), " and ",
                        tensors_[0].scalar_type());
@@ -149,7 +185,8 @@ class Row {
     if (liesInARow()) return;
     copy_ = at::empty({total}, tensors_[0].options().requires_grad(false));
     if (filled)
-      exchange([](const at::Tensor& part, const at::Tensor& original) { part.copy_(original); });
+      exchange(
+          [](const at::Tensor& part, const at::Tensor& original) { copyInto(part, original); });
   }
 
   TensorElements elements() const {
@@ -169,13 +206,20 @@ class Row {
     for (const auto& each : tensors_) counts.push_back(elementsOf(each).count);
     return counts;
   }
+  /// Bytes before that tensor.
+  size_t offsetOf(int index) const {
+    size_t bytes = 0;
+    for (size_t i = 0; i < static_cast<size_t>(index); ++i) bytes += tensors_[i].nbytes();
+    return bytes;
+  }
   bool isEven() const {
     return std::all_of(counts_.begin(), counts_.end(),
                        [&](int64_t count) { return count == counts_[0]; });
   }
   void giveBack() const {
     if (copy_.defined())
-      exchange([](const at::Tensor& part, const at::Tensor& original) { original.copy_(part); });
+      exchange(
+          [](const at::Tensor& part, const at::Tensor& original) { copyInto(original, part); });
   }
 
  private:
@@ -184,7 +228,8 @@ class Row {
     for (const auto& each : tensors_) {
       if (each.numel() == 0) continue;
       const char* const begin = static_cast<const char*>(each.data_ptr());
-      if (!each.is_contiguous() || (next && begin != next)) return false;
+      if (!each.is_contiguous() || each.is_conj() || each.is_neg()) return false;
+      if (next && begin != next) return false;
       next = begin + each.nbytes();
     }
     return true;
@@ -192,7 +237,6 @@ class Row {
 
   template <class Copy>
   void exchange(const Copy& copy) const {
-    at::NoGradGuard noGrad;
     int64_t begin = 0;
     for (size_t i = 0; i < tensors_.size(); ++i) {
       copy(copy_.narrow(0, begin, counts_[i]).view(tensors_[i].sizes()), tensors_[i]);

@@ -69,11 +69,18 @@ def killed_of_four():
     fails(CALLS["barrier"], "rank 1 (pid ")
 
 
-@CASES.checked(alone=True, ranks=(2,), backends=ONLY)
-def timeout_of_the_group():
+def wait_later():
+    """Another thread runs it by then."""
+    work = dist.all_reduce(torch.zeros(4), async_op=True)
+    time.sleep(0.5)
+    work.wait()
+
+
+@CASES.checked(["all_reduce", "later"], alone=True, ranks=(2,), backends=ONLY)
+def timeout_of_the_group(call):
     start(seconds=2)
     if dist.get_rank() == 0:
-        fails(CALLS["all_reduce"], "timeout", "rank 1", within=10)
+        fails({**CALLS, "later": wait_later}[call], "timeout", "rank 1", within=10)
     else:
         time.sleep(4)
 

@@ -370,7 +370,10 @@ class TuttiBackend final : public c10d::Backend {
                         .giveUp = [host = std::weak_ptr(now.host)](const std::exception_ptr&) {
                           if (const auto group = host.lock()) group->abort();
                         }};
-    if (mayRunHere) care.help = [queue = queue_, job = job.get()] { queue->help(*job); };
+    if (mayRunHere) {
+      care.help = [queue = queue_, job = job.get()] { queue->help(*job); };
+      care.grace = kGrace;
+    }
     auto work = c10::make_intrusive<TaskWork>(
         TaskWork::About{getRank(), call.type, call.title, inputs, outputs, sequence_}, job,
         std::move(care));
@@ -540,6 +543,7 @@ class TuttiBackend final : public c10d::Backend {
   }
 
   static constexpr milliseconds kFarewell = std::chrono::seconds(20);
+  static constexpr milliseconds kGrace = std::chrono::seconds(1);
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;

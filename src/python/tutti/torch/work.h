@@ -58,7 +58,8 @@ class TaskWork : public c10d::Work {
     std::function<void()> help;                             // may be null
     std::function<void(const std::exception_ptr&)> giveUp;  // gets the error that wait() throws
     std::function<std::exception_ptr()> look =
-        nullptr;  // a failure that concerns the task; may be null
+        nullptr;            // a failure that concerns the task; may be null
+    milliseconds grace{0};  // after its deadline, for its own time-out, which says more
   };
   struct About {
     int rank;
@@ -119,14 +120,15 @@ class TaskWork : public c10d::Work {
 
   // The deadline of the task ends it; an earlier one of the caller alone ends only his wait.
   void await(milliseconds timeout) {
-    const auto deadline = timeout > kNoTimeout ? std::min(Clock::now() + timeout, task_->deadline())
-                                               : task_->deadline();
-    if (care_.help && deadline == task_->deadline()) care_.help();
+    const auto last = task_->deadline() + care_.grace;
+    const auto deadline =
+        timeout > kNoTimeout && timeout < task_->timeout() ? Clock::now() + timeout : last;
+    if (care_.help && deadline == last) care_.help();
     while (!task_->waitUntil(care_.look ? std::min(deadline, Clock::now() + kLook) : deadline)) {
       if (const auto failure = care_.look ? care_.look() : nullptr) care_.giveUp(failure);
       if (Clock::now() < deadline) continue;
       const auto error = late(timeout);
-      if (deadline == task_->deadline()) care_.giveUp(error);
+      if (deadline == last) care_.giveUp(error);
       std::rethrow_exception(translated(error));
     }
   }

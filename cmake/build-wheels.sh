@@ -18,7 +18,7 @@ rm -rf build/wheels-made "$tools/check"
 mkdir -p build/wheels
 "$tools/bin/python" -m build --wheel --no-isolation --outdir build/wheels-made .
 made=$(echo build/wheels-made/tutti-*.whl)
-PATH=$tools/bin:$PATH auditwheel repair --wheel-dir build/wheels-made/repaired "$made"
+PATH=$PWD/$tools/bin:$PATH auditwheel repair --wheel-dir build/wheels-made/repaired "$made"
 wheel=$(echo build/wheels-made/repaired/tutti-*.whl)
 case $wheel in
 *abi3*) "$tools/bin/abi3audit" --strict "$wheel" ;;

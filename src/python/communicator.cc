@@ -139,9 +139,12 @@ std::string growId(const CommunicatorOfPython& self, bool network) {
   });
 }
 
-/// What a call is to send, to make an array like it.
-ArrayBuffer sentArray(const CommunicatorOfPython& self, nb::handle send) {
-  return onRank(self.rank(), [&] { return ArrayBuffer(send, {"send", false}, ""); });
+/// Of what a call is to send, to make an array like it.
+nb::tuple shapeAndType(const CommunicatorOfPython& self, nb::handle send) {
+  const ArrayBuffer array = onRank(self.rank(), [&] {
+    return ArrayBuffer(send, {"send", false}, "");
+  });
+  return nb::make_tuple(array.shape(), toString(array.type()));
 }
 
 nb::object asyncError(const CommunicatorOfPython& self) {
@@ -271,18 +274,7 @@ void registerCommunicator(nb::module_& m) {
              const GilReleased released;
              communicator->abort();
            })
-      .def(
-          "shape_of",
-          [](const CommunicatorOfPython& self, nb::handle send) {
-            return sentArray(self, send).shape();
-          },
-          nb::arg("send").none())
-      .def(
-          "dtype_of",
-          [](const CommunicatorOfPython& self, nb::handle send) {
-            return toString(sentArray(self, send).type());
-          },
-          nb::arg("send").none())
+      .def("shape_and_dtype", &shapeAndType, nb::arg("send").none())
       .def("async_error", &asyncError)
       .def("describe", [](const CommunicatorOfPython& self) {
         const auto communicator = self.open();

@@ -75,7 +75,9 @@ void HostStreamOfPython::synchronize() {
   prune();
 }
 
+// An exception may be on its way through the frame that had the stream.
 HostStreamOfPython::~HostStreamOfPython() {
+  const nb::error_scope error;
   try {
     synchronize();
   } catch (nb::python_error& e) {

@@ -23,7 +23,7 @@ CudaSupport ask() {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
     support.missing =
-        "CUDA finds no GPU: there is no driver on this machine: install NVIDIA's, or start the "
+        "CUDA finds no GPU: there is no driver on this machine; install NVIDIA's, or start the "
         "container with the GPUs (docker run --gpus all)";
     return support;
   }

@@ -265,8 +265,19 @@ class Communicator:
     def __repr__(self) -> str:
         return f"<tutti.Communicator rank {self.rank} of {self.size}>"
 
-    def _empty_like(self, send: Any, shape: tuple[int, ...], dtype: str) -> Any:
-        return empty_like(send, shape, self._core.dtype_of(send), dtype)
+    def _empty_like(self, send: Any, dtype: str, *, times: int | None = None,
+                    parts: int | None = None) -> Any:
+        """A new array for a result: of the shape of `send`, `times` as long along the first axis,
+        or one of so many equal parts."""
+        shape, own = self._core.shape_and_dtype(send)
+        if times is not None:
+            shape = scaled(shape, times)
+        if parts is not None:
+            shape = divided(shape, parts, "send")
+        return empty_like(send, shape, own, dtype)
+
+    def _empty_of(self, send: Any, count: int, dtype: str) -> Any:
+        return empty_of(send, count, self._core.shape_and_dtype(send)[1], dtype)
 
     # ---- Collectives
 
@@ -275,7 +286,7 @@ class Communicator:
         """The reduction over all ranks, on every rank. `recv` has the size of `send`."""
         name = dtype_name(dtype)
         if recv is None:
-            recv = self._empty_like(send, self._core.shape_of(send), name)
+            recv = self._empty_like(send, name)
         return self._issue("all_reduce", stream, name, algorithm, send, recv, op, scalar)
 
     def reduce(self, send: Any, recv: Any = None, op: str = "sum", *, root: int = 0,
@@ -286,7 +297,7 @@ class Communicator:
         if self.rank != root:
             recv = None
         elif recv is None:
-            recv = self._empty_like(send, self._core.shape_of(send), name)
+            recv = self._empty_like(send, name)
         return self._issue("reduce", stream, name, algorithm, send, recv, op, scalar, root)
 
     def broadcast(self, buffer: Any, *, root: int = 0, dtype: Any = None, algorithm: str = "",
@@ -306,7 +317,7 @@ class Communicator:
         In place: `send` is this rank's part of `recv`."""
         name = dtype_name(dtype)
         if recv is None:
-            recv = self._empty_like(send, scaled(self._core.shape_of(send), self.size), name)
+            recv = self._empty_like(send, name, times=self.size)
         return self._issue("all_gather", stream, name, algorithm, send, recv)
 
     def reduce_scatter(self, send: Any, recv: Any = None, op: str = "sum", *, scalar: float = 1.0,
@@ -316,8 +327,7 @@ class Communicator:
         first axis. In place: `recv` is this rank's part of `send`."""
         name = dtype_name(dtype)
         if recv is None:
-            shape = divided(self._core.shape_of(send), self.size, "send")
-            recv = self._empty_like(send, shape, name)
+            recv = self._empty_like(send, name, parts=self.size)
         return self._issue("reduce_scatter", stream, name, algorithm, send, recv, op, scalar)
 
     def gather(self, send: Any, recv: Any = None, *, root: int = 0, dtype: Any = None,
@@ -327,7 +337,7 @@ class Communicator:
         if self.rank != root:
             recv = None
         elif recv is None:
-            recv = self._empty_like(send, scaled(self._core.shape_of(send), self.size), name)
+            recv = self._empty_like(send, name, times=self.size)
         return self._issue("gather", stream, name, algorithm, send, recv, root=root)
 
     def scatter(self, send: Any = None, recv: Any = None, *, root: int = 0, dtype: Any = None,
@@ -340,8 +350,7 @@ class Communicator:
                 raise ValueError("scatter: " + ("send is missing at the root" if self.rank == root
                                                 else "recv is missing: only the root knows the "
                                                 "size; pass an array for this rank's part"))
-            shape = divided(self._core.shape_of(send), self.size, "send")
-            recv = self._empty_like(send, shape, name)
+            recv = self._empty_like(send, name, parts=self.size)
         return self._issue("scatter", stream, name, algorithm, send, recv, root=root)
 
     def all_to_all(self, send: Any, recv: Any = None, *, dtype: Any = None, algorithm: str = "",
@@ -350,7 +359,7 @@ class Communicator:
         equal size, along the first axis. `recv` has the size of `send`, and may be it."""
         name = dtype_name(dtype)
         if recv is None:
-            recv = self._empty_like(send, self._core.shape_of(send), name)
+            recv = self._empty_like(send, name)
         return self._issue("all_to_all", stream, name, algorithm, send, recv)
 
     def scan(self, send: Any, recv: Any = None, op: str = "sum", *, scalar: float = 1.0,
@@ -358,7 +367,7 @@ class Communicator:
         """The reduction over ranks 0 to this one. Any `op` but "avg"."""
         name = dtype_name(dtype)
         if recv is None:
-            recv = self._empty_like(send, self._core.shape_of(send), name)
+            recv = self._empty_like(send, name)
         return self._issue("scan", stream, name, algorithm, send, recv, op, scalar)
 
     def barrier(self, *, stream: Stream | None = None) -> Any:
@@ -375,7 +384,7 @@ class Communicator:
         each other. A new result has one dimension."""
         name, counts, offsets = dtype_name(dtype), _integers(counts), _integers(offsets)
         if recv is None:
-            recv = empty_of(send, _end(counts, offsets), self._core.dtype_of(send), name)
+            recv = self._empty_of(send, _end(counts, offsets), name)
         core = self._core.all_gather_v(_how(stream), name, algorithm, send, recv, counts, offsets)
         return _result(core, stream, recv)
 
@@ -387,7 +396,7 @@ class Communicator:
         of `send`. A new result has one dimension."""
         name, counts, offsets = dtype_name(dtype), _integers(counts), _integers(offsets)
         if recv is None:
-            recv = empty_of(send, _mine(counts, self.rank), self._core.dtype_of(send), name)
+            recv = self._empty_of(send, _mine(counts, self.rank), name)
         core = self._core.reduce_scatter_v(_how(stream), name, algorithm, send, recv, counts,
                                            offsets, op, scalar)
         return _result(core, stream, recv)
@@ -402,7 +411,7 @@ class Communicator:
         send_counts, send_offsets = _integers(send_counts), _integers(send_offsets)
         recv_counts, recv_offsets = _integers(recv_counts), _integers(recv_offsets)
         if recv is None:
-            recv = empty_of(send, _end(recv_counts, recv_offsets), self._core.dtype_of(send), name)
+            recv = self._empty_of(send, _end(recv_counts, recv_offsets), name)
         core = self._core.all_to_all_v(_how(stream), name, send, send_counts, send_offsets, recv,
                                        recv_counts, recv_offsets)
         return _result(core, stream, recv)

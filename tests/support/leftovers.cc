@@ -73,11 +73,28 @@ std::string TemporaryFiles::left() const {
   return names;
 }
 
-long sharedMemoryKib() {
-  std::ifstream file("/proc/meminfo");
+namespace {
+
+long kibOfLine(const char* path, const std::string& name) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
-    if (line.rfind("Shmem:", 0) == 0) return std::stol(line.substr(6));
-  return -1;
+    if (line.starts_with(name)) return std::stol(line.substr(name.size()));
+  base::fail(ErrorCode::System, path, " has no line ", name);
+}
+
+}  // namespace
+
+long sharedMemoryKib() { return kibOfLine("/proc/meminfo", "Shmem:"); }
+
+long mappedSharedMemoryKib() { return kibOfLine("/proc/self/status", "RssShmem:"); }
+
+int countSharedMemoryDescriptors() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    count += std::filesystem::read_symlink(entry, gone).string().starts_with("/memfd:");
+  }
+  return count;
 }
 
 uint64_t testSeed() {

@@ -39,8 +39,11 @@ class TemporaryFiles {
  private:
   std::string folder_;
 };
-/// Shared memory in use on the whole machine, KiB.
+/// Shared memory in use on the whole machine, KiB: for tests that run alone (RUN_SERIAL).
 long sharedMemoryKib();
+/// The pages of shared memory that this process has mapped and touched, KiB.
+long mappedSharedMemoryKib();
+int countSharedMemoryDescriptors();
 
 /// Of the run: TUTTI_TEST_SEED, else a random one; printed once, so that it can be replayed.
 uint64_t testSeed();

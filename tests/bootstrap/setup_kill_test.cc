@@ -66,7 +66,7 @@ TEST(Kills, DuringSetupLeaveNothing) {
   const bool own = enterOwnNetwork();
   if (!own) std::cout << "no own network namespace: other jobs' sockets count\n";
   const tests::TemporaryFiles files;
-  const int kills = tests::testKills(20);
+  const int kills = tests::testKills(8);
   std::mt19937_64 random(tests::testSeed());
   ASSERT_EQ(countOurSockets(), 0);
   const int descriptors = countDescriptors();

@@ -11,13 +11,13 @@ libraries='
 '
 # With libraries of tests and benchmarks, which the configuration wants, and what makes manual pages and packages.
 build="$libraries ccache libgtest-dev libbenchmark-dev groff-base dpkg-dev file"
-# Launchers and Gloo; virtual machines for RDMA; Python; Debian packages.
+# Launchers and Gloo; virtual machines for RDMA; Python; Debian packages; names for the suppressions of sanitizers.
 tests="$build
   clang-format-14 jargon-text iproute2 gnuplot-nox
   openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
   qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers
   python3-venv python3-dev python3-yaml
-  lintian abigail-tools debootstrap
+  lintian abigail-tools debootstrap libc6-dbg
 "
 case ${1:-tests} in
   demo) packages="$libraries jargon-text" ;;

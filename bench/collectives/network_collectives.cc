@@ -173,8 +173,10 @@ int main(int argc, char** argv) {
         continue;
       }
       std::vector<tutti::bench::Process> processes;
+      std::vector<std::string> command{worker};
+      if (contender.worker == "gloo") command.push_back("eth0");  // of each host
       for (int rank = 0; rank < ranks; ++rank)
-        processes.push_back({{worker}, [&hosts, &contender, rank, ranks] {
+        processes.push_back({command, [&hosts, &contender, rank, ranks] {
                                hosts.enter(rank);
                                if (contender.variable)
                                  ::setenv(contender.variable, contender.value, 1);

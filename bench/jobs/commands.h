@@ -10,12 +10,27 @@
 extern "C" {
 #endif
 
+/* What a worker of collectives calls. */
+enum worker_collective {
+  WORKER_ALL_REDUCE,
+  WORKER_ALL_GATHER,
+  WORKER_REDUCE_SCATTER,
+  WORKER_BROADCAST,
+  WORKER_REDUCE,
+  WORKER_ALL_TO_ALL,
+  WORKER_SEND_RECV, /* to the next rank, from the one before */
+  WORKER_BARRIER,
+  WORKER_COLLECTIVES
+};
+
 /* `iterations` timed calls, on buffers of `bytes` where there are such; no iterations ends the
  * job. */
 struct worker_command {
   uint64_t bytes;
   uint32_t iterations;
   uint32_t warmups;
+  uint32_t collective; /* a worker_collective; others take no notice of this and what follows */
+  uint32_t ordinary;   /* 0: in memory of the library's own, where it has such */
 };
 
 /* Nanoseconds of a call on this rank; NAN after a wrong result. `call` counts from 0, warm-ups

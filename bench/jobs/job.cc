@@ -18,8 +18,6 @@
 namespace tutti::bench {
 namespace {
 
-constexpr int kPatienceSeconds = 300;
-
 void makeFifo(const std::string& path) {
   if (::mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("mkfifo " + path);
 }
@@ -41,7 +39,7 @@ Job::Job(std::string name, const std::vector<Process>& processes, int ranks,
 }
 
 Job::~Job() {
-  const worker_command end{0, 0, 0};
+  const worker_command end{};
   for (const int fd : commands_) {
     if (::write(fd, &end, sizeof end) < 0) std::perror("benchmark: end");
   }
@@ -58,18 +56,20 @@ Job::~Job() {
   std::filesystem::remove_all(directory_);
 }
 
-double Job::run(const worker_command& command) {
+double Job::run(const worker_command& command, int patienceSeconds) {
   for (const int fd : commands_)
     if (::write(fd, &command, sizeof command) != sizeof command)
       throw std::runtime_error(name_ + " takes no commands");
   std::vector<double> slowest(command.iterations, 0), times(command.iterations);
+  bool wrong = false;
   for (const int fd : answers_) {
-    readAll(fd, times.data(), times.size() * sizeof(double));
+    readAll(fd, times.data(), times.size() * sizeof(double), patienceSeconds);
     for (size_t i = 0; i < times.size(); ++i) {
-      if (std::isnan(times[i])) throw std::runtime_error(name_ + " gave a wrong result");
+      wrong |= std::isnan(times[i]);
       slowest[i] = std::max(slowest[i], times[i]);
     }
   }
+  if (wrong) throw std::runtime_error(name_ + " gave a wrong result");
   std::ranges::nth_element(slowest, slowest.begin() + static_cast<ptrdiff_t>(slowest.size() / 2));
   return slowest[slowest.size() / 2];
 }
@@ -101,20 +101,20 @@ void Job::start(const Process& process) {
   processes_.push_back(pid);
 }
 
-void Job::awaitAnswer(int fd) {
+void Job::awaitAnswer(int fd, int patienceSeconds) {
   pollfd waiting{fd, POLLIN, 0};
   for (int seconds = 0; ::poll(&waiting, 1, 1000) <= 0; ++seconds) {
     for (const pid_t pid : processes_)
       if (::waitpid(pid, nullptr, WNOHANG) == pid)
         throw std::runtime_error("a process of " + name_ + " has ended");
-    if (seconds == kPatienceSeconds) throw std::runtime_error(name_ + " does not answer");
+    if (seconds == patienceSeconds) throw std::runtime_error(name_ + " does not answer");
   }
 }
 
-void Job::readAll(int fd, void* data, size_t size) {
+void Job::readAll(int fd, void* data, size_t size, int patienceSeconds) {
   char* at = static_cast<char*>(data);
   while (size > 0) {
-    awaitAnswer(fd);
+    awaitAnswer(fd, patienceSeconds);
     const ssize_t n = ::read(fd, at, size);
     if (n <= 0) throw std::runtime_error(name_ + " ended");
     at += n;

@@ -30,14 +30,14 @@ class Job {
 
   const std::string& name() const { return name_; }
   /// Median over calls of the slowest rank's nanoseconds. Throws std::runtime_error when a rank
-  /// ends, does not answer for 5 minutes, or had a wrong result.
-  double run(const worker_command& command);
+  /// ends, does not answer for so long, or had a wrong result; after the last it may go on.
+  double run(const worker_command& command, int patienceSeconds = 300);
 
  private:
   std::string fifo(const char* kind, int rank) const;
   void start(const Process& process);
-  void awaitAnswer(int fd);
-  void readAll(int fd, void* data, size_t size);
+  void awaitAnswer(int fd, int patienceSeconds);
+  void readAll(int fd, void* data, size_t size, int patienceSeconds);
 
   std::string name_;
   std::filesystem::path directory_;

@@ -97,11 +97,11 @@ def main():
         optimizer.step()
         return loss.item(), norm.item()
 
-    command = struct.Struct("=QII")
+    command = struct.Struct("=QIIII")
     with open(f"{o.directory}/command.{rank}", "rb", buffering=0) as commands, \
             open(f"{o.directory}/answer.{rank}", "wb", buffering=0) as answers:
         while (data := read(commands, command.size)) is not None:
-            _, iterations, warmups = command.unpack(data)
+            _, iterations, warmups, _, _ = command.unpack(data)
             if iterations == 0:
                 break
             times = []

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,6 +61,7 @@ static void keep_to_core(int rank) {
 
 int obey_commands(const char* directory, int rank, worker_call call, void* context) {
   keep_to_core(rank);
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* Open MPI's ranks would outlive their launcher */
   const int commands = open_fifo(directory, "command", rank, O_RDONLY);
   const int answers = open_fifo(directory, "answer", rank, O_WRONLY);
   if (commands < 0 || answers < 0) {

@@ -22,6 +22,16 @@ void makeFifo(const std::string& path) {
   if (::mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("mkfifo " + path);
 }
 
+constexpr int kEndSeconds = 5;
+
+/// Takes out those that have ended, also those that were waited for already.
+void awaitEnds(std::vector<pid_t>& processes) {
+  for (int i = 0; i < 100 * kEndSeconds && !processes.empty(); ++i) {
+    std::erase_if(processes, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+    if (!processes.empty()) ::usleep(10'000);
+  }
+}
+
 }  // namespace
 
 Job::Job(std::string name, const std::vector<Process>& processes, int ranks,
@@ -43,13 +53,10 @@ Job::~Job() {
   for (const int fd : commands_) {
     if (::write(fd, &end, sizeof end) < 0) std::perror("benchmark: end");
   }
-  for (const pid_t pid : processes_) {
-    pid_t ended = 0;
-    for (int i = 0; i < 500 && (ended = ::waitpid(pid, nullptr, WNOHANG)) == 0; ++i)
-      ::usleep(10'000);
-    if (ended != 0) continue;  // also where it was waited for already
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
+  awaitEnds(processes_);
+  for (const int number : {SIGTERM, SIGKILL}) {  // a launcher ends its ranks first
+    for (const pid_t pid : processes_) ::kill(pid, number);
+    awaitEnds(processes_);
   }
   for (const int fd : commands_) ::close(fd);
   for (const int fd : answers_) ::close(fd);
@@ -87,7 +94,7 @@ void Job::start(const Process& process) {
   const pid_t pid = ::fork();
   if (pid < 0) throw std::runtime_error("fork");
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // on which a launcher ends its ranks
     try {
       process.prepare();
     } catch (const std::exception& e) {
@@ -107,7 +114,7 @@ void Job::awaitAnswer(int fd, int patienceSeconds) {
     for (const pid_t pid : processes_)
       if (::waitpid(pid, nullptr, WNOHANG) == pid)
         throw std::runtime_error("a process of " + name_ + " has ended");
-    if (seconds == patienceSeconds) throw std::runtime_error(name_ + " does not answer");
+    if (seconds >= patienceSeconds) throw NoAnswer(name_ + " does not answer");
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,11 @@ struct Process {
   std::function<void()> prepare = [] {};  ///< first thing in the process
 };
 
+/// Of a job that may be at it still.
+struct NoAnswer : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 class Job {
  public:
   Job(std::string name, const std::vector<Process>& processes, int ranks,
@@ -29,8 +35,9 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   const std::string& name() const { return name_; }
-  /// Median over calls of the slowest rank's nanoseconds. Throws std::runtime_error when a rank
-  /// ends, does not answer for so long, or had a wrong result; after the last it may go on.
+  /// Median over calls of the slowest rank's nanoseconds. Throws NoAnswer after so long without
+  /// one, and std::runtime_error when a rank ends or had a wrong result. Only after the last may it
+  /// go on.
   double run(const worker_command& command, int patienceSeconds = 300);
 
  private:

@@ -84,9 +84,10 @@ static void release(struct worker* w, int kind, struct buffer* b) {
   b->bytes = 0;
 }
 
-/* Memory that it has once it keeps, each page touched. */
-static int grow(struct worker* w, int kind, struct buffer* b, size_t bytes) {
-  if (b->bytes >= bytes) return 1;
+/* Each page is touched. It keeps the memory while the size stays, and no more than that: the
+   coordinator counts on it. */
+static int resize(struct worker* w, int kind, struct buffer* b, size_t bytes) {
+  if (b->bytes == bytes) return 1;
   release(w, kind, b);
   if (is_own(w, kind)) {
     b->data = w->library->allocate(w->library->context, bytes);
@@ -158,8 +159,8 @@ static double collective(void* context, const struct worker_command* command, ui
   struct buffer *send = &w->buffers[kind][0], *recv = &w->buffers[kind][1];
   const struct shape shape = shape_of(command, lib->size);
   if (command->collective >= WORKER_COLLECTIVES) return NAN;
-  if (!grow(w, kind, send, shape.send * sizeof(float))) return NAN;
-  if (!grow(w, kind, recv, shape.recv * sizeof(float))) return NAN;
+  if (!resize(w, kind, send, shape.send * sizeof(float))) return NAN;
+  if (!resize(w, kind, recv, shape.recv * sizeof(float))) return NAN;
   float* data = (float*)send->data;
   for (size_t i = 0; i < shape.send; ++i) data[i] = value(lib->rank, call, i);
   const struct worker_operation what = {(enum worker_collective)command->collective, data,

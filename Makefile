@@ -9,7 +9,7 @@ quoted = '$(subst ','\'',$(1))'
 RANKS ?= 4
 TEXT ?=
 
-.PHONY: help demo test build tests package asan tsan thorough seeds long fuzz rdma torch wheel bench docs format packages configure clean
+.PHONY: help demo test build tests package asan tsan thorough seeds long fuzz rdma torch wheel bench bench-peers docs format packages configure clean
 
 help:
 	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks, in some three minutes'
@@ -25,7 +25,8 @@ help:
 	@echo 'make asan     every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan     the same under ThreadSanitizer'
 	@echo 'make seeds    what runs on emulated GPUs, in three orders: plain and under both sanitizers'
-	@echo 'make bench    the benchmarks'
+	@echo 'make bench    the small benchmarks of parts'
+	@echo 'make bench-peers  collectives in turns with MPI from PyPI and Debian, and Gloo; PEERS=--quick: two minutes'
 	@echo 'make docs     the documentation site, in build/docs/index.html'
 	@echo 'make format   write the sources as .clang-format wants them'
 	@echo 'make clean    remove the build folders'
@@ -102,8 +103,14 @@ wheel: packages
 	@cmake/build-wheels.sh $(PYTHON)
 
 bench: build
-	@set -e; for program in build/bin/*_bench build/bin/host_collectives; do \
-	  echo "== $$program"; $$program; done
+	@set -e; for program in build/bin/*_bench; do echo "== $$program"; $$program; done
+
+# PEERS has flags of build/bin/peers.
+PEERS ?=
+bench-peers:
+	@cmake/install-packages.sh peers
+	$(configure)
+	@cmake/run-peers.sh $(PEERS)
 
 # The reference of C++ comes first: pages link to it. The folder of Python's packages is made anew when their list changes.
 docs:

@@ -1,7 +1,7 @@
 #!/bin/sh
-# install-packages.sh [demo|build|tests|docs|fuzz]: installs the Debian packages that `make demo`, `make build`, the
-# tests (without a word: these), `make docs` or `make fuzz` need; the one list of them. Does nothing at all when they are
-# there. As root or through sudo.
+# install-packages.sh [demo|build|tests|peers|docs|fuzz]: installs the Debian packages that `make demo`, `make build`, the
+# tests (without a word: these), `make bench-peers`, `make docs` or `make fuzz` need; the one list of them. Does nothing
+# at all when they are there. As root or through sudo.
 set -eu
 
 libraries='
@@ -23,10 +23,11 @@ case ${1:-tests} in
   demo) packages="$libraries jargon-text" ;;
   build) packages=$build ;;
   tests) packages=$tests ;;
+  peers) packages="$build openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev python3-venv" ;;
   docs) packages='doxygen python3-venv' ;;
   fuzz) packages='clang-14 clang libclang-rt-14-dev' ;;
   *)
-    echo "usage: install-packages.sh [demo|build|tests|docs|fuzz]" >&2
+    echo "usage: install-packages.sh [demo|build|tests|peers|docs|fuzz]" >&2
     exit 2
     ;;
 esac

@@ -8,6 +8,7 @@
 #include <gloo/alltoall.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
+#include <gloo/config.h>
 #include <gloo/math.h>
 #include <gloo/reduce.h>
 #include <gloo/rendezvous/context.h>
@@ -90,6 +91,12 @@ void run(void* opaque, const worker_operation* call) {
   }
 }
 
+std::string version() {
+  const auto part = [](int number) { return std::to_string(number); };
+  return "Gloo " + part(GLOO_VERSION_MAJOR) + "." + part(GLOO_VERSION_MINOR) + "." +
+         part(GLOO_VERSION_PATCH);
+}
+
 int number(const char* name) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : -1;
@@ -109,7 +116,8 @@ int main(int argc, char** argv) {
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
     context->connectFullMesh(store, device);
-    const worker_library library{&context, rank, size, "Gloo", nullptr, nullptr, run};
+    const std::string name = version();
+    const worker_library library{&context, rank, size, name.c_str(), nullptr, nullptr, run};
     return worker_main(&library, argv[2]);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

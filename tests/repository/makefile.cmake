@@ -224,6 +224,39 @@ expect_torch_skipped("PyTorch could not be had: ERROR: no network")
 write_program(${FOLDER}/bin/df "echo 'tmpfs 1 1 1 1% /'")
 expect_torch_skipped("PyTorch needs 8 GiB in build/, where 0 GiB are free")
 
+# Peers: those that can be had, whose workers are compiled once.
+configure_file(${SOURCE_DIR}/cmake/run-peers.sh ${FOLDER}/cmake/run-peers.sh COPYONLY)
+foreach(source bench/collectives/mpi_worker.c bench/collectives/worker.c bench/collectives/worker.h
+               bench/jobs/commands.c bench/jobs/commands.h)
+  configure_file(${SOURCE_DIR}/${source} ${FOLDER}/${source} COPYONLY)
+endforeach()
+foreach(compiler mpicc bin/mpicc.openmpi bin/mpicc.mpich)
+  write_program(${FOLDER}/${compiler} "echo \"mpicc $*\" >>calls
+while [ $1 != -o ]; do shift; done
+echo >$2")
+endforeach()
+write_program(${FOLDER}/cmake/fetch-packages.sh "echo \"fetch $*\" >>calls
+[ $1 = build/peers/openmpi ] || { echo 'ERROR: no network' >&2; exit 1; }
+mkdir -p $1/bin
+cp mpicc $1/bin")
+write_program(${FOLDER}/build/bin/peers "echo \"peers $*\" >>calls")
+run_make(bench-peers "PEERS=--quick --ranks 2")
+expect("packages peers\n")
+expect("cmake --build build --target bench/collectives/all ")
+expect("fetch build/peers/openmpi tests/requirements-peers-openmpi.txt\n")
+expect("fetch build/peers/mpich tests/requirements-peers-mpich.txt\n")
+foreach(name openmpi debian-openmpi debian-mpich)
+  expect_match("mpicc [^\n]*-o build/peers/${name}/bin/mpi_worker bench/collectives/mpi_worker.c ")
+endforeach()
+expect_not("-o build/peers/mpich/")
+if(NOT output MATCHES "make bench-peers: mpich is left out: ERROR: no network")
+  message(SEND_ERROR "make bench-peers does not say who is left out:\n${output}")
+endif()
+expect_match("peers --commit [^\n]*--quick --ranks 2\n$")
+run_make(bench-peers)
+expect_not("mpicc")
+expect_match("peers --commit ")
+
 # Every target of the corpora, or those that are named; one that finds something is not the last, and make fails.
 foreach(target a b)
   file(MAKE_DIRECTORY ${FOLDER}/tests/fuzz/corpus/${target})

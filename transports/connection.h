@@ -77,11 +77,15 @@ class SendRing {
   SendRing() = default;
   /// `sent` is the number of messages sent before. Only tests pass another value than 0, to start
   /// near the wrap.
-  explicit SendRing(const RingMemory& memory, uint32_t sent = 0) : memory_(memory), sent_(sent) {}
+  explicit SendRing(const RingMemory& memory, uint32_t sent = 0)
+      : memory_(memory), sent_(sent), taken_(sent - memory.slotCount) {}
 
-  /// True if a slot is free.
+  /// True if a slot is free. The receiver writes the credit again and again, and each look at what
+  /// it has written costs a cache miss: while there are slots by an earlier look, it takes none.
   bool ready() const {
-    return sent_ - memory_.credit->load(std::memory_order_acquire) < memory_.slotCount;
+    if (sent_ - taken_ < memory_.slotCount) return true;
+    taken_ = memory_.credit->load(std::memory_order_acquire);
+    return sent_ - taken_ < memory_.slotCount;
   }
   /// The slot that publish() sends next. Call it only if ready().
   SlotHeader* slot() const { return slotAt(sent_); }
@@ -135,6 +139,7 @@ class SendRing {
   }
   RingMemory memory_;
   uint32_t sent_ = 0;
+  mutable uint32_t taken_ = 0;  // messages that the receiver had taken at the last look
 };
 
 /// The receiver's end of a ring. One thread at a time may use it.
@@ -277,6 +282,9 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
   virtual const char* name(int peer) const = 0;  ///< the transport to it: "shm", "sim", "ucx"
+  /// True if the rings to this connected peer lie in memory of both: stores alone move what is
+  /// sent, without progress() and flush().
+  virtual bool isMemory(int /*peer*/) const { return false; }
   /// For messages about a connected peer that does not answer: the devices that both ranks use, as
   /// in "; rank 0 goes by ...". Empty if the transport has no devices.
   virtual std::string ways(int /*peer*/) const { return ""; }

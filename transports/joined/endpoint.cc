@@ -22,6 +22,10 @@ class JoinedEndpoint final : public Endpoint {
     const Way way = to(peer);
     return way.endpoint.name(way.number);
   }
+  bool isMemory(int peer) const override {
+    const Way way = to(peer);
+    return way.endpoint.isMemory(way.number);
+  }
   std::string ways(int peer) const override {
     const Way way = to(peer);
     return way.endpoint.ways(way.number);

@@ -37,6 +37,7 @@ class ShmEndpoint final : public Endpoint {
   }
 
   const char* name(int) const override { return "shm"; }
+  bool isMemory(int) const override { return true; }
   const RingLayout& layout() const override { return layout_; }
   uint64_t memoryBytes() const override { return inbox_ ? inbox_->bytes() : 0; }
 

@@ -17,7 +17,7 @@ tests="$build
   openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
   qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers
   python3-venv python3-dev python3-yaml
-  lintian abigail-tools debootstrap libc6-dbg
+  lintian abigail-tools debootstrap libc6-dbg valgrind
 "
 case ${1:-tests} in
   demo) packages="$libraries jargon-text" ;;

@@ -161,6 +161,9 @@ uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
   return c.impl_->host.bytesReceived();
 }
 
+uint64_t communicator::Inspection::shortRuns(const Communicator& c) {
+  return c.impl_->host.shortRuns();
+}
 const plan::PlanSpec* communicator::Inspection::lastSpec(const Communicator& c) {
   const Communicator::Impl& impl = *c.impl_;
   return impl.settings.device.kind == DeviceKind::Host ? impl.host.lastSpec() : impl.gpu.lastSpec();

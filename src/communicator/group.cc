@@ -3,6 +3,7 @@
 // that is dropped was never made.
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <iterator>
 #include <map>
@@ -16,6 +17,7 @@
 #include "src/communicator/gpu/gpu_work.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/operations.h"
+#include "src/executor/host/short_exchange.h"
 
 namespace tutti {
 
@@ -39,9 +41,18 @@ struct GroupOneSided {
   StreamRef gpuStream;
 };
 
+/// A send or a receive on the host, without a stream: no operation yet, as a few of them need none.
+struct GroupTransfer {
+  std::shared_ptr<const communicator::Owners> owners;
+  executor::Transfer transfer;
+  bool isSend;
+};
+
+using AnyCall = std::variant<GroupCall, GroupOneSided, GroupTransfer>;
+
 struct Collected {
   int depth = 0;
-  std::vector<std::variant<GroupCall, GroupOneSided>> calls;
+  std::vector<AnyCall> calls;
 };
 
 Collected& collected() {
@@ -77,12 +88,18 @@ bool areOne(StreamRef one, StreamRef other) {
 
 /// Takes the one-sided calls out: those of one communicator on one stream become one. The others
 /// stay in `operations`.
-std::vector<GroupOneSided> sortOut(std::vector<std::variant<GroupCall, GroupOneSided>> calls,
-                                   std::vector<GroupCall>& operations) {
+std::vector<GroupOneSided> sortOut(std::vector<AnyCall> calls, std::vector<GroupCall>& operations) {
   std::vector<GroupOneSided> found;
-  for (auto& each : calls) {
+  for (AnyCall& each : calls) {
     if (auto* const operation = std::get_if<GroupCall>(&each)) {
       operations.push_back(std::move(*operation));
+      continue;
+    }
+    if (auto* const transfer = std::get_if<GroupTransfer>(&each)) {
+      executor::Exchange one;
+      (transfer->isSend ? one.sends : one.receives).push_back(transfer->transfer);
+      operations.push_back({communicator::makeExchange(std::move(transfer->owners), std::move(one)),
+                            nullptr, StreamRef()});
       continue;
     }
     auto& call = std::get<GroupOneSided>(each);
@@ -132,6 +149,23 @@ void gatherExchanges(std::vector<GroupCall>& calls) {
   calls = std::move(collectives);
 }
 
+/// Runs the group here, if it is a few small sends and receives on one communicator.
+bool ranShort(const std::vector<AnyCall>& calls) {
+  constexpr size_t kMost = executor::ShortExchange::kMostTransfers;
+  if (calls.empty() || calls.size() > kMost) return false;
+  std::array<executor::Transfer, kMost> sends, receives;
+  size_t sent = 0, received = 0;
+  const communicator::Owners* owners = nullptr;
+  for (const AnyCall& call : calls) {
+    const auto* const one = std::get_if<GroupTransfer>(&call);
+    if (!one || (owners && owners != one->owners.get())) return false;
+    owners = one->owners.get();
+    (one->isSend ? sends[sent++] : receives[received++]) = one->transfer;
+  }
+  return communicator::ranShort(std::get<GroupTransfer>(calls.front()).owners, {sends.data(), sent},
+                                {receives.data(), received});
+}
+
 using Backends = std::vector<std::shared_ptr<communicator::GpuBackend>>;
 
 /// Takes the calls on GPUs out, and launches them. Whose have no stream, and have to be waited for.
@@ -176,15 +210,21 @@ namespace communicator {
 bool groupIsOpen() { return collected().depth > 0; }
 
 void addToGroup(OperationWork work, StreamRef stream, bool onGpu) {
-  collected().calls.push_back(GroupCall{std::move(work),
-                                        stream.host() ? stream.host()->shared_from_this() : nullptr,
-                                        onGpu ? stream : StreamRef(), onGpu});
+  collected().calls.emplace_back(std::in_place_type<GroupCall>, std::move(work),
+                                 stream.host() ? stream.host()->shared_from_this() : nullptr,
+                                 onGpu ? stream : StreamRef(), onGpu);
 }
 
 void addToGroup(OneSidedWork work, StreamRef stream) {
-  collected().calls.push_back(
-      GroupOneSided{std::move(work), stream.host() ? stream.host()->shared_from_this() : nullptr,
-                    stream.isCuda() ? stream : StreamRef()});
+  collected().calls.emplace_back(std::in_place_type<GroupOneSided>, std::move(work),
+                                 stream.host() ? stream.host()->shared_from_this() : nullptr,
+                                 stream.isCuda() ? stream : StreamRef());
+}
+
+void addToGroup(std::shared_ptr<const Owners> owners, const executor::Transfer& transfer,
+                bool isSend) {
+  collected().calls.emplace_back(std::in_place_type<GroupTransfer>, std::move(owners), transfer,
+                                 isSend);
 }
 
 }  // namespace communicator
@@ -210,7 +250,13 @@ void Group::end() {
   open_ = false;
   if (--collected().depth > 0) return;
   std::vector<GroupCall> calls;
-  auto oneSided = sortOut(std::exchange(collected().calls, {}), calls);
+  auto all = std::exchange(collected().calls, {});
+  if (ranShort(all)) {
+    all.clear();
+    collected().calls = std::move(all);  // its memory, for the next group
+    return;
+  }
+  auto oneSided = sortOut(std::move(all), calls);
   std::map<device::HostStream*, std::unique_ptr<GroupWork>> streams;
   GroupWork here(nullptr);
   bool sharesCores = false;

@@ -23,6 +23,8 @@ struct Inspection {
   static uint64_t identity(const Communicator& c);
   /// What came through channels in the last collective on host memory. After it.
   static uint64_t bytesReceived(const Communicator& c);
+  /// How many collectives have run short to their end (host/short_calls.h).
+  static uint64_t shortRuns(const Communicator& c);
   /// What ran last of the collectives on the memory of the communicator's device; null before the
   /// first. After it, and before anything else is asked of the communicator.
   static const plan::PlanSpec* lastSpec(const Communicator& c);

@@ -11,7 +11,7 @@
 #include "src/communicator/failure/failure_state.h"
 #include "src/communicator/failure/watchdog.h"
 #include "src/communicator/gpu/gpu_backend.h"
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/messages.h"
 #include "src/communicator/peers.h"
@@ -98,6 +98,15 @@ void OperationWork::takeNumber() {
   owners_->host.number(entry_);
 }
 
+std::unique_ptr<KnownCall> OperationWork::know() const {
+  return owners_->host.know(std::get<CollectiveCall>(call_).facts, *choice_);
+}
+
+void OperationWork::resume(const Recorder::Entry& entry, const KnownCall& stopped) {
+  entry_ = entry;
+  stopped_ = &stopped;
+}
+
 bool OperationWork::sharesCores() const { return owners_->links.sharesCores(); }
 
 double OperationWork::predictedMicroseconds() const {
@@ -111,7 +120,8 @@ void OperationWork::begin() {
   running_ = true;
   host.activate(!isExchange());
   if (auto* call = std::get_if<CollectiveCall>(&call_))
-    operation_ = &host.begin(entry_, std::move(*call), *choice_);
+    operation_ = stopped_ ? &host.resume(entry_, std::move(*call), *stopped_)
+                          : &host.begin(entry_, std::move(*call), *choice_);
   else
     operation_ = &host.begin(entry_, std::move(std::get<executor::Exchange>(call_)));
 }

@@ -16,7 +16,7 @@
 
 #include "src/communicator/arguments.h"
 #include "src/communicator/gpu/gpu_work.h"
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 #include "src/communicator/owners.h"
 #include "src/communicator/placement.h"
 #include "src/communicator/recorder.h"
@@ -42,6 +42,10 @@ class OperationWork final : public device::Work {
 
   /// Gives it the next number of its communicator. By the thread that issues, before poll().
   void takeNumber();
+  /// In the place of takeNumber(): a short call, which has its numbers and has stopped on the way.
+  void resume(const Recorder::Entry& entry, const KnownCall& stopped);
+  /// Likewise of sends and receives, of which these are left.
+  void resume(const Recorder::Entry& entry) { entry_ = entry; }
   /// Its time, in the place of that of the settings. Before poll().
   void limit(int64_t timeoutMs) { limitMs_ = timeoutMs; }
   /// Idle until it is this operation's turn. Whatever it throws is the communicator's failure, an
@@ -54,6 +58,9 @@ class OperationWork final : public device::Work {
   // Exchanges of one communicator in one group are one. Before any has its number.
   bool isExchange() const { return std::holds_alternative<executor::Exchange>(call_); }
   const Owners& owners() const { return *owners_; }
+  std::shared_ptr<const Owners> share() const { return owners_; }
+  /// Of a collective: as HostBackend::know() has it.
+  std::unique_ptr<KnownCall> know() const;
   const CallPlacement& placement() const { return placement_; }
   /// To be launched on the GPU of its rank. Throws Unsupported where that cannot be.
   GpuWork onGpu(StreamRef stream) const;
@@ -85,7 +92,8 @@ class OperationWork final : public device::Work {
   CallPlacement placement_;
   Recorder::Entry entry_;  // its number is 0 before it has one
   executor::Operation* operation_ = nullptr;
-  std::optional<int64_t> limitMs_;  // in the place of that of the settings
+  std::optional<int64_t> limitMs_;      // in the place of that of the settings
+  const KnownCall* stopped_ = nullptr;  // of a short call
   bool running_ = false;
   bool ended_ = false;
   bool leaving_ = false;        // it has failed, and waits for its zero-copy sends

@@ -5,7 +5,7 @@
 
 #include "src/communicator/gpu/gpu_backend.h"
 #include "src/communicator/gpu/gpu_work.h"
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/settings.h"
@@ -57,6 +57,28 @@ void start(OperationWork work, StreamRef stream) {
     work.takeNumber();
     drive(work, !work.sharesCores());
   }
+}
+
+void finish(std::shared_ptr<const Owners> owners, const ShortRest& rest) {
+  const KnownCall& known = *rest.run.known;
+  const Recorder::Entry entry = owners->host.lastIssued(known);
+  executor::CollectiveCall call{.facts = known.facts(), .in = rest.call.in, .out = rest.call.out};
+  OperationWork work(std::move(owners), std::move(call), known.choice(), {});
+  work.resume(entry, known);
+  drive(work, false);  // it has spun already
+}
+
+bool ranShort(const std::shared_ptr<const Owners>& owners,
+              std::span<const executor::Transfer> sends,
+              std::span<const executor::Transfer> receives) {
+  executor::Exchange rest;
+  Recorder::Entry entry;
+  if (owners->host.runShort(sends, receives, rest, entry)) return true;
+  if (entry.number == 0) return false;
+  OperationWork work(owners, std::move(rest), {});
+  work.resume(entry);
+  drive(work, false);
+  return true;
 }
 
 }  // namespace tutti::communicator

@@ -6,10 +6,13 @@
 // operations calls these; the state is the owners' and the thread's group's.
 
 #include <memory>
+#include <span>
 
 #include <tutti/device.h>
 
 #include "src/communicator/arguments.h"
+#include "src/communicator/host/host_backend.h"
+#include "src/communicator/host/short_calls.h"
 #include "src/communicator/one_sided/one_sided_work.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/owners.h"
@@ -24,9 +27,25 @@ OperationWork makeExchange(std::shared_ptr<const Owners> owners, executor::Excha
 /// Numbers it and drives it here or hands it to a stream, or leaves that to the group that is open.
 void start(OperationWork work, StreamRef stream);
 
+/// What a short call has not done.
+struct ShortRest {
+  const ShortCall& call;
+  const HostBackend::ShortRun& run;
+};
+/// Drives it here. `owners` keeps the communicator.
+void finish(std::shared_ptr<const Owners> owners, const ShortRest& rest);
+/// Runs a few small sends and receives on the host to their end; false where they are not short,
+/// and nothing has happened.
+bool ranShort(const std::shared_ptr<const Owners>& owners,
+              std::span<const executor::Transfer> sends,
+              std::span<const executor::Transfer> receives);
+
 // The group of this thread (group.cc).
 bool groupIsOpen();
 void addToGroup(OperationWork work, StreamRef stream, bool onGpu);
 void addToGroup(OneSidedWork work, StreamRef stream);
+/// On the host, without a stream.
+void addToGroup(std::shared_ptr<const Owners> owners, const executor::Transfer& transfer,
+                bool isSend);
 
 }  // namespace tutti::communicator

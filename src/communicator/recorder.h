@@ -2,9 +2,11 @@
 
 // The flight recorder: the last operations of a communicator and the one that is running, always
 // on, readable by the monitor's thread at any moment and printed when something fails. Three short
-// locks an operation, which the monitor takes a few times a second.
+// locks an operation, which the monitor takes a few times a second; one of a series, collectives
+// alike that are run without a break, takes none.
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -49,6 +51,18 @@ class Recorder {
   void waiting(uint64_t number, int peer, uint64_t bytesReceived, int64_t sinceNs);
   void finished(uint64_t number, CallPhase phase);
 
+  // A series, by the thread that issues; one that is issued otherwise ends it.
+  /// Begins with `first`, a collective, which is running now.
+  void beginSeries(const Entry& first);
+  /// Another one, with the next number and sequence, is running now.
+  void repeat() {
+    repeats_.store(repeats_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  /// The last one is done. running() may have been called for it meanwhile.
+  void repeatDone() {
+    repeatsDone_.store(repeats_.load(std::memory_order_relaxed), std::memory_order_release);
+  }
+
   /// Nothing when the operation was not issued yet or is too long ago.
   std::optional<Entry> find(uint64_t number) const;
   std::optional<Entry> findCollective(uint64_t sequence) const;
@@ -59,10 +73,15 @@ class Recorder {
 
  private:
   Entry& slot(uint64_t number) { return slots_[number % kEntries]; }
+  /// One of the series, counted from 1.
+  Entry ofSeries(uint64_t index) const;
+  void endSeries();
 
   mutable std::mutex mutex_;
   std::array<Entry, kEntries> slots_;
   Entry running_;  // the last one that began; its slot is behind, or another's
+  Entry series_;   // the first one of it
+  std::atomic<uint64_t> repeats_{0}, repeatsDone_{0};  // of the series, the first one included
 };
 
 }  // namespace tutti::communicator

@@ -10,7 +10,7 @@
 #include "src/communicator/failure/failure_state.h"
 #include "src/communicator/gpu/gpu_backend.h"
 #include "src/communicator/gpu/gpu_setup.h"
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/messages.h"
 #include "src/communicator/peers.h"
@@ -110,7 +110,7 @@ void connect(const Owners& c, Settings& settings, base::Deadline deadline) {
   for (int peer = 0; peer < size; ++peer)
     if (peer != c.who.rank()) gpus[peer] = meet(c, peer, settings);
   joinGpus(c, gpus, deadline);
-  c.host.forgetChoices();  // made before the tuning table was known
+  c.host.connected();
   c.peers.awaitReadiness(1, deadline);
   if (size != c.who.control().size() || c.links.topology().hosts() == 1) return;
   reachHosts(c, deadline);

@@ -26,7 +26,7 @@
 #include "src/communicator/failure/votes.h"
 #include "src/communicator/failure/watchdog.h"
 #include "src/communicator/gpu/gpu_backend.h"
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/messages.h"

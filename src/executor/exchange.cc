@@ -27,7 +27,7 @@ std::string ExchangeFacts::describe() const {
   return part(sends, "send", bytesSent) + " and " + part(receives, "receive", bytesReceived);
 }
 
-ExchangeFacts Exchange::facts() const {
+ExchangeFacts factsOf(std::span<const Transfer> sends, std::span<const Transfer> receives) {
   ExchangeFacts facts{.sends = sends.size(), .receives = receives.size()};
   for (const Transfer& t : sends) facts.bytesSent += t.bytes;
   for (const Transfer& t : receives) facts.bytesReceived += t.bytes;

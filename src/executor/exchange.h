@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,12 @@ struct ExchangeFacts {
   std::string describe() const;  ///< "2 sends of 80 bytes and 1 receive of 40 bytes"
 };
 
+ExchangeFacts factsOf(std::span<const Transfer> sends, std::span<const Transfer> receives);
+
 struct Exchange {
   std::vector<Transfer> sends, receives;  ///< to and from one peer in order
 
-  ExchangeFacts facts() const;
+  ExchangeFacts facts() const { return factsOf(sends, receives); }
 };
 
 /// Throws InvalidUsage when the transfers of `rank` to and from itself do not match in order, type

@@ -17,6 +17,8 @@ class MappedBufferPolicy {
 
   /// Whether the next call asks. One that does has to tell what it found.
   bool next() { return unmapped_ < kPatience || ++passed_ % kEvery == 0; }
+  /// What next() will say.
+  bool willAsk() const { return unmapped_ < kPatience || (passed_ + 1) % kEvery == 0; }
   void found(bool mapped) {
     if (mapped)
       unmapped_ = passed_ = 0;

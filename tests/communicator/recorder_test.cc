@@ -80,6 +80,76 @@ TEST(Recorder, FindsCollectivesAmongExchanges) {
   EXPECT_EQ(recorder.findCollective(60)->number, 100u);
 }
 
+// Calls alike that follow each other: each has its number and its phase, and there are no more of
+// them than of others.
+TEST(Recorder, KnowsTheCallsOfASeries) {
+  Recorder recorder;
+  for (uint64_t n = 1; n <= 5; ++n) {
+    recorder.issued(entryOf(n));
+    recorder.running(entryOf(n));
+    recorder.finished(n, CallPhase::Done);
+  }
+  recorder.beginSeries({.number = 8, .sequence = 6, .facts = factsOf(9)});
+  EXPECT_EQ(recorder.find(8)->phase, CallPhase::Running);
+  recorder.repeatDone();
+  recorder.repeat();
+  recorder.repeatDone();
+  recorder.repeat();
+  EXPECT_FALSE(recorder.find(11));
+  for (const uint64_t n : {8, 9, 10}) {
+    const auto entry = recorder.find(n);
+    ASSERT_TRUE(entry) << n;
+    EXPECT_EQ(entry->number, n);
+    EXPECT_EQ(entry->sequence, n - 2);
+    EXPECT_EQ(*entry->collective(), factsOf(9));
+    EXPECT_EQ(entry->phase, n == 10 ? CallPhase::Running : CallPhase::Done);
+    EXPECT_EQ(recorder.findCollective(n - 2)->number, n);
+  }
+  EXPECT_EQ(recorder.recent().size(), 8U);
+  EXPECT_EQ(recorder.recent().back().number, 10U);
+
+  // One that has stopped on the way goes on like any other.
+  recorder.running({.number = 10, .sequence = 8, .facts = factsOf(9)});
+  recorder.waiting(10, 2, 64, 77);
+  EXPECT_EQ(recorder.find(10)->waitingFor, 2);
+  recorder.finished(10, CallPhase::Done);
+  recorder.repeat();
+  EXPECT_EQ(recorder.find(10)->phase, CallPhase::Done);
+  EXPECT_EQ(recorder.find(11)->phase, CallPhase::Running);
+  recorder.repeatDone();
+
+  // What is issued otherwise ends the series, and those of it are kept.
+  recorder.issued(entryOf(12));
+  for (const uint64_t n : {1, 2, 3, 4, 5, 8, 9, 10, 11}) {
+    ASSERT_TRUE(recorder.find(n)) << n;
+    EXPECT_EQ(recorder.find(n)->phase, CallPhase::Done);
+    EXPECT_EQ(*recorder.find(n)->collective(), factsOf(n < 8 ? n : 9));
+  }
+  EXPECT_EQ(*recorder.find(12)->collective(), factsOf(12));
+
+  recorder.beginSeries({.number = 13, .sequence = 10, .facts = factsOf(9)});
+  recorder.finished(13, CallPhase::Failed);
+  EXPECT_EQ(recorder.find(13)->phase, CallPhase::Failed);
+}
+
+TEST(Recorder, KeepsTheLastCallsOfALongSeries) {
+  Recorder recorder;
+  recorder.beginSeries(entryOf(1));
+  recorder.repeatDone();
+  for (uint64_t n = 2; n <= 5 * kKept; ++n) {
+    recorder.repeat();
+    recorder.repeatDone();
+  }
+  for (const bool ended : {false, true}) {
+    if (ended) recorder.issued(entryOf(5 * kKept + 1));
+    const auto recent = recorder.recent();
+    EXPECT_EQ(recent.size(), kKept);
+    EXPECT_EQ(recent.back().number, 5 * kKept + (ended ? 1 : 0));
+    for (size_t i = 1; i < recent.size(); ++i)
+      EXPECT_EQ(recent[i].number, recent[i - 1].number + 1);
+  }
+}
+
 // A reader never sees the parts of two operations as one.
 TEST(Recorder, IsReadWhileItIsWritten) {
   Recorder recorder;

@@ -185,15 +185,16 @@ class SimulatedRun {
       rank.windows.rank = r;
       rank.windows.mapped = mapped[r];
     }
-    rank.operation.begin({r, spec_.ranks, rank.endpoint.get(), &rank.windows},
-                         {.staged = &*rank.plan,
-                          .mapped = mapped.empty() ? nullptr : &*rank.mapped,
-                          .mappedBufferPolicy = &rank.mappedBufferPolicy},
-                         {.facts = {.type = DataType::Float32, .count = count_},
-                          .in = in,
-                          .out = out,
-                          .callHash = 77,
-                          .operation = static_cast<uint32_t>(rank.call + 1)});
+    rank.operation.begin(
+        {r, spec_.ranks, rank.endpoint.get(), &rank.windows},
+        {.staged = &*rank.plan,
+         .mapped = !mapped.empty() && rank.mappedBufferPolicy.next() ? &*rank.mapped : nullptr,
+         .mappedBufferPolicy = &rank.mappedBufferPolicy},
+        {.facts = {.type = DataType::Float32, .count = count_},
+         .in = in,
+         .out = out,
+         .callHash = 77,
+         .operation = static_cast<uint32_t>(rank.call + 1)});
   }
 
   bool poll(int r) {

@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/communicator/failure/failure_state.h"
 #include "src/communicator/gpu/gpu_backend.h"
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/messages.h"
 #include "src/communicator/peers.h"

@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/communicator/failure/failure_state.h"
 #include "src/communicator/failure/watchdog.h"
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 #include "src/communicator/links.h"
 #include "src/communicator/messages.h"
 #include "src/communicator/one_sided/one_sided.h"

@@ -39,6 +39,7 @@ class OneSidedWork final : public device::Work {
   Status poll() override;
 
   const Owners& owners() const { return *owners_; }
+  std::shared_ptr<const Owners> share() const { return owners_; }
   const CallPlacement& placement() const { return placement_; }
   bool sharesCores() const;
   double predictedMicroseconds() const;

@@ -11,7 +11,7 @@
 #include "src/base/check.h"
 #include "src/base/integers.h"
 #include "src/communicator/arguments.h"
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/one_sided/one_sided_work.h"
 #include "src/communicator/placement.h"

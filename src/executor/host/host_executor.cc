@@ -9,8 +9,9 @@ std::unique_ptr<PreparedPlan> HostExecutor::prepare(const plan::PlanSpec& spec,
   return std::make_unique<HostPlan>(spec, programOf(rank_), rank_);
 }
 
-Operation& HostExecutor::begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call) {
-  operation_.begin(at, plans, std::move(call));
+Operation& HostExecutor::begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call,
+                               const ShortProgram* stopped) {
+  operation_.begin(at, plans, std::move(call), stopped);
   return operation_;
 }
 

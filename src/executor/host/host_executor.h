@@ -20,6 +20,7 @@
 #include "src/executor/executor.h"
 #include "src/executor/host/exchange_operation.h"
 #include "src/executor/host/host_operation.h"
+#include "src/executor/host/short_program.h"
 
 namespace tutti::executor {
 
@@ -35,10 +36,17 @@ class HostExecutor final : public Executor {
     isCollective_.store(isCollective, std::memory_order_release);
     isRunning_.store(true, std::memory_order_seq_cst);
   }
-  Operation& begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call);
+  /// As HostOperation has it.
+  Operation& begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call,
+                   const ShortProgram* stopped = nullptr);
   Operation& begin(const HostRank& at, Exchange&& exchange);
   /// The operation has ended well, or has failed.
   void end(bool well);
+  /// In the place of begin() and end(): it has run as a whole.
+  void endShort(const ShortProgram& program) {
+    operation_.ranShort(program.plan(), program.bytesReceived());
+    end(true);
+  }
   /// Of the exchange that runs: something is left to do with `peer`.
   bool needs(int peer) const { return exchange_.needs(peer); }
   /// Of the last collective. After it.

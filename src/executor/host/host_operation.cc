@@ -8,6 +8,8 @@
 
 #include "src/base/check.h"
 #include "src/base/transfer_key.h"
+#include "src/executor/host/fold_order.h"
+#include "src/executor/host/short_program.h"
 #include "src/numbers/element.h"
 #include "src/numbers/fold_by.h"
 
@@ -56,21 +58,6 @@ void combineBy(const Reduction& reduction, const void* in, void* inout, size_t c
   }
 }
 
-bool isReduced(DataType type) {
-  return type == DataType::Float16 || type == DataType::BFloat16 || type == DataType::Float8E4M3 ||
-         type == DataType::Float8E5M2;
-}
-
-// In deterministic mode every addition rounds to the type, so that the expression alone decides the
-// bits, however it is spread over steps. Otherwise reduced types are accumulated in float32, rank
-// by rank.
-numbers::FoldOrder foldOrder(const Step& step, DataType type, bool deterministic) {
-  const bool tree = step.fold == Fold::Canonical;
-  if (deterministic)
-    return tree ? numbers::FoldOrder::Canonical : numbers::FoldOrder::ListedRounded;
-  return tree && !isReduced(type) ? numbers::FoldOrder::Canonical : numbers::FoldOrder::Listed;
-}
-
 bool hasChannel(const std::vector<Port>& ports) {
   return std::any_of(ports.begin(), ports.end(),
                      [](const Port& p) { return p.kind == Port::Kind::Channel; });
@@ -94,7 +81,8 @@ const plan::Holders* HostPlan::holders(bool inPlace) const {
   return inPlace ? &holdersInPlace_ : &holders_;
 }
 
-void HostOperation::begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call) {
+void HostOperation::begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call,
+                          const ShortProgram* stopped) {
   at_ = at;
   plans_ = plans;
   call_ = std::move(call);
@@ -111,12 +99,15 @@ void HostOperation::begin(const HostRank& at, const HostPlans& plans, Collective
     sendRings_.resize(rings);
     receiveRings_.resize(rings);
   }
-  if (plans_.mapped && plans_.mappedBufferPolicy && !plans_.mappedBufferPolicy->next())
-    plans_.mapped = nullptr;
   if (plans_.mapped)
     prepareEntry();
   else
-    start(*plans_.staged);
+    start(*plans_.staged, stopped);
+}
+
+void HostOperation::ranShort(const HostPlan& plan, uint64_t bytesReceived) {
+  active_ = &plan;
+  bytesReceived_ = bytesReceived;
 }
 
 transports::SendRing& HostOperation::sendRing(int peer, int channel) {
@@ -161,7 +152,7 @@ void HostOperation::prepareEntry() {
   refused_ = !isMapped(entries_[at_.rank]);
 }
 
-void HostOperation::start(const PreparedPlan& prepared) {
+void HostOperation::start(const PreparedPlan& prepared, const ShortProgram* stopped) {
   const auto& plan = static_cast<const HostPlan&>(prepared);
   active_ = &plan;
   streaming_ = tuner_.choose(userBytes_, plans_.mapped == &prepared);
@@ -178,12 +169,15 @@ void HostOperation::start(const PreparedPlan& prepared) {
   shape_ = call_.shape(plan.spec(), at_.rank, slotBytes);
   lanes_.assign(plan.program().lanes.size(), {});
   lanesLeft_ = 0;
-  for (const Lane& lane : plan.program().lanes) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = plan.program().lanes[i];
     TUTTI_ASSERT(!at_.endpoint || lane.channel < at_.endpoint->layout().channels,
                  "a lane on channel ", lane.channel, " of ", at_.endpoint->layout().channels);
-    lanesLeft_ += lane.steps.empty() ? 0 : 1;
+    if (stopped) lanes_[i].step = stopped->stepsDone(i);
+    lanesLeft_ += lanes_[i].step < lane.steps.size() ? 1 : 0;
   }
   if (scratch_.size() < shape_->scratchBytes()) scratch_.resize(shape_->scratchBytes());
+  if (stopped) std::ranges::copy(stopped->scratch(), scratch_.begin());
 }
 
 bool HostOperation::enter() {

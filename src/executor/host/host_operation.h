@@ -72,21 +72,27 @@ struct HostRank {
   const WindowResolver* windows = nullptr;   ///< for plans on mapped buffers
 };
 
-/// The plans of a call, made by HostExecutor::prepare(), and what chooses between them. All outlive
-/// the call.
+/// The plans of a call, made by HostExecutor::prepare(). All outlive the call.
 struct HostPlans {
   const PreparedPlan* staged = nullptr;
-  const PreparedPlan* mapped = nullptr;  ///< or null
-  /// Of calls alike; null: each asks for mapped buffers.
+  /// For mapped buffers, if the ranks of this call ask each other for them; else null.
+  const PreparedPlan* mapped = nullptr;
+  /// Of calls alike, to be told what was found; or null.
   plan::MappedBufferPolicy* mappedBufferPolicy = nullptr;
 };
+
+class ShortProgram;
 
 /// One operation at a time; a communicator keeps one for all its calls.
 class HostOperation final : public Operation {
  public:
   /// Starts over with another call; what was allocated before is kept. Not while one is in
-  /// progress. An element at `scalarAt` is read now.
-  void begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call);
+  /// progress. An element at `scalarAt` is read now. `stopped`: has done some steps of the staged
+  /// plan already.
+  void begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call,
+             const ShortProgram* stopped = nullptr);
+  /// A ShortProgram has run the whole of the plan in its place.
+  void ranShort(const HostPlan& plan, uint64_t bytesReceived);
 
   /// Throws MismatchSeen, and Mismatch where a peer sends something that is of no collective.
   Poll poll() override;
@@ -123,7 +129,7 @@ class HostOperation final : public Operation {
   /// in which they lie in the caches.
   int entryChannel() const { return at_.endpoint->layout().channels - 1; }
   bool choose();  // between the plans; false when it must wait
-  void start(const PreparedPlan& prepared);
+  void start(const PreparedPlan& prepared, const ShortProgram* stopped = nullptr);
   bool startMapped();         // false when a peer has given its window back
   bool runLane(size_t lane);  // one step or piece; false when it must wait
   bool dependenciesDone(const plan::Step& step, const LaneState& state) const;

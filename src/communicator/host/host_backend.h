@@ -17,10 +17,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 
 #include "src/communicator/failure/failure_state.h"
+#include "src/communicator/host/short_calls.h"
 #include "src/communicator/links.h"
 #include "src/communicator/membership.h"
 #include "src/communicator/message_types.h"
@@ -67,10 +69,32 @@ class HostBackend {
   ReadyChoice& choose(const CallFacts& facts, const executor::CallWishes& wishes = {});
   /// Completes a checked call by what is chosen for it.
   ReadyChoice& choose(executor::CollectiveCall& call);
-  void forgetChoices() { choices_.clear(); }
+  /// To the other ranks. Choices that were made before the tuning table was known are forgotten.
+  void connected();
   double predictedMicroseconds(const ExchangeFacts& facts) const;
   /// Gives the entry its numbers, and records it.
   void number(Recorder::Entry& entry);
+  /// What became of a call that may be short.
+  struct ShortRun {
+    const KnownCall* known = nullptr;  ///< null: it is not short, and nothing has happened
+    bool isDone = false;               ///< else it has its number, and is to be driven on
+  };
+  /// What is the same in calls like this one, which has been chosen for; null where they are not
+  /// short.
+  std::unique_ptr<KnownCall> know(const CallFacts& facts, ReadyChoice& choice);
+  /// Runs the call now, if it is short and nothing is ahead of it.
+  ShortRun runShort(const ShortCall& call);
+  /// The same of one that is known, and fits.
+  ShortRun runShort(const KnownCall& known, const ShortCall& call);
+  /// The same of a few sends and receives. False: what `rest` names is to be driven on, with
+  /// `entry`, whose number is 0 where nothing has happened.
+  bool runShort(std::span<const executor::Transfer> sends,
+                std::span<const executor::Transfer> receives, executor::Exchange& rest,
+                Recorder::Entry& entry);
+  /// How many have run short to their end.
+  uint64_t shortRuns() const { return shortRuns_; }
+  /// Of the call that was issued last, a short one.
+  Recorder::Entry lastIssued(const KnownCall& known) const;
 
   // The thread's that drives the operation.
   bool isTurnOf(uint64_t number) const { return turn() == number; }
@@ -78,6 +102,9 @@ class HostBackend {
   void activate(bool isCollective);
   executor::Operation& begin(const Recorder::Entry& entry, executor::CollectiveCall&& call,
                              ReadyChoice& choice);
+  /// Of a short call that has stopped.
+  executor::Operation& resume(const Recorder::Entry& entry, executor::CollectiveCall&& call,
+                              const KnownCall& known);
   executor::Operation& begin(const Recorder::Entry& entry, executor::Exchange&& exchange);
   /// That the one that runs has to wait, since then.
   void noteWaiting(uint64_t number, const executor::Operation& operation, int64_t sinceNs);
@@ -106,6 +133,8 @@ class HostBackend {
 
  private:
   executor::HostRank place() const;
+  /// Of a call that was seen before.
+  void learn(const CallFacts& facts, ReadyChoice& choice);
 
   const Membership& who_;
   const Settings& settings_;
@@ -119,6 +148,12 @@ class HostBackend {
   Recorder recorder_;
   WishNumbers wishNumbers_;
   std::unordered_map<uint64_t, std::unique_ptr<ReadyChoice>> choices_;
+  ShortCalls shortCalls_;
+  uint64_t lastKnown_ = 0;
+  uint64_t series_ = 0;  // the number of the known call of which the recorder's is; 0: of none
+  uint64_t nextOfSeries_ = 0;  // the number of its next operation
+  executor::Patience patience_{true};
+  uint64_t shortRuns_ = 0;
 };
 
 }  // namespace tutti::communicator

@@ -1,4 +1,4 @@
-#include "src/communicator/host_backend.h"
+#include "src/communicator/host/host_backend.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,10 @@
 #include "src/base/check.h"
 #include "src/base/log.h"
 #include "src/communicator/request.h"
+#include "src/executor/host/short_exchange.h"
 
 namespace tutti::communicator {
+namespace {}  // namespace
 
 executor::WindowPlace MemberWindows::locate(const void* data, uint64_t bytes) const {
   return who_.world()->windows->locate(data, bytes);
@@ -74,7 +76,100 @@ ReadyChoice& HostBackend::choose(executor::CollectiveCall& call) {
   ReadyChoice& choice = choose(call.facts, call.wishes);
   call.facts.algorithm = choice.staged->spec().algorithm;
   call.facts.planHash = choice.hash;
+  if (call.wishes.isNone() && !call.blocks && !call.reduction) learn(call.facts, choice);
   return choice;
+}
+
+void HostBackend::connected() {
+  shortCalls_.forget();
+  choices_.clear();
+  patience_ = executor::Patience(!links_.sharesCores());
+}
+
+// At the second call: many are made once.
+void HostBackend::learn(const CallFacts& facts, ReadyChoice& choice) {
+  const ShortKind kind{facts.collective, facts.type, facts.op, facts.root, facts.count};
+  if (settings_.device.kind != DeviceKind::Host || shortCalls_.isSettled(kind)) return;
+  if (!shortCalls_.hasSeen(kind)) return shortCalls_.see(kind);
+  shortCalls_.settle(kind, know(facts, choice));
+}
+
+std::unique_ptr<KnownCall> HostBackend::know(const CallFacts& facts, ReadyChoice& choice) {
+  const auto& plan = static_cast<const executor::HostPlan&>(*choice.staged);
+  const bool mayStage = !choice.mapped || choice.mappedBufferPolicy;
+  auto program = mayStage ? executor::ShortProgram::make(plan, facts, place()) : nullptr;
+  if (!program) return nullptr;
+  return std::make_unique<KnownCall>(++lastKnown_, facts, Caller{who_.rank(), who_.size()}, choice,
+                                     std::move(program));
+}
+
+HostBackend::ShortRun HostBackend::runShort(const ShortCall& call) {
+  const KnownCall* const known = shortCalls_.find(call.kind);
+  return known && known->fits(call) ? runShort(*known, call) : ShortRun();
+}
+
+HostBackend::ShortRun HostBackend::runShort(const KnownCall& known, const ShortCall& call) {
+  const uint64_t number = issued_.load(std::memory_order_relaxed) + 1;
+  if (turn() != number) return {};
+  if (plan::MappedBufferPolicy* const policy = known.choice().mappedBufferPolicy.get()) {
+    if (policy->willAsk()) return {};
+    policy->next();
+  }
+  const uint64_t sequence = collectivesIssued_.load(std::memory_order_relaxed) + 1;
+  if (series_ == known.number() && nextOfSeries_ == number)
+    recorder_.repeat();
+  else
+    recorder_.beginSeries({.number = number, .sequence = sequence, .facts = known.facts()});
+  series_ = known.number();
+  nextOfSeries_ = number + 1;
+  collectivesIssued_.store(sequence, std::memory_order_release);
+  issued_.store(number, std::memory_order_release);
+  executor_.enter(true);
+  ShortRun run{.known = &known};
+  executor::ShortProgram& program = known.program();
+  program.restart();
+  if (!failure_.hasFailedInOrder())
+    run.isDone = program.run(call.in, call.out, static_cast<uint32_t>(sequence), patience_);
+  if (run.isDone) {
+    recorder_.repeatDone();
+    executor_.endShort(program);
+    ++shortRuns_;
+  }
+  return run;
+}
+
+// It is recorded behind its run: nobody misses it before.
+bool HostBackend::runShort(std::span<const executor::Transfer> sends,
+                           std::span<const executor::Transfer> receives, executor::Exchange& rest,
+                           Recorder::Entry& entry) {
+  const executor::HostRank at = place();
+  executor::ShortExchange exchange(at, sends, receives);
+  const uint64_t number = issued_.load(std::memory_order_relaxed) + 1;
+  if (turn() != number || !exchange.isShort()) return false;
+  executor_.enter(false);
+  const bool isDone = !failure_.hasFailedInOrder() && exchange.run(patience_);
+  entry = {.number = number,
+           .sequence = ++exchangesIssued_,
+           .facts = executor::factsOf(sends, receives),
+           .phase = isDone ? CallPhase::Done : CallPhase::Issued};
+  recorder_.issued(entry);
+  issued_.store(number, std::memory_order_release);
+  if (isDone) {
+    executor_.end(true);
+    ++shortRuns_;
+  } else {
+    const auto left = [](auto all, size_t done) {
+      return std::vector(all.begin() + static_cast<std::ptrdiff_t>(done), all.end());
+    };
+    rest = {left(sends, exchange.sendsDone()), left(receives, exchange.receivesDone())};
+  }
+  return isDone;
+}
+
+Recorder::Entry HostBackend::lastIssued(const KnownCall& known) const {
+  return {.number = issued_.load(std::memory_order_relaxed),
+          .sequence = collectivesIssued_.load(std::memory_order_relaxed),
+          .facts = known.facts()};
 }
 
 double HostBackend::predictedMicroseconds(const ExchangeFacts& facts) const {
@@ -109,14 +204,25 @@ executor::HostRank HostBackend::place() const {
 
 executor::Operation& HostBackend::begin(const Recorder::Entry& entry,
                                         executor::CollectiveCall&& call, ReadyChoice& choice) {
+  plan::MappedBufferPolicy* const policy = choice.mappedBufferPolicy.get();
+  const bool asks = choice.mapped && (!policy || policy->next());
   recorder_.running(entry);
   call.callHash = call.facts.fingerprint();
   call.operation = static_cast<uint32_t>(entry.sequence);
   return executor_.begin(place(),
                          {.staged = choice.staged.get(),
-                          .mapped = choice.mapped.get(),
-                          .mappedBufferPolicy = choice.mappedBufferPolicy.get()},
+                          .mapped = asks ? choice.mapped.get() : nullptr,
+                          .mappedBufferPolicy = policy},
                          std::move(call));
+}
+
+executor::Operation& HostBackend::resume(const Recorder::Entry& entry,
+                                         executor::CollectiveCall&& call, const KnownCall& known) {
+  recorder_.running(entry);
+  call.callHash = call.facts.fingerprint();
+  call.operation = static_cast<uint32_t>(entry.sequence);
+  return executor_.begin(place(), {.staged = &known.program().plan()}, std::move(call),
+                         &known.program());
 }
 
 executor::Operation& HostBackend::begin(const Recorder::Entry& entry,

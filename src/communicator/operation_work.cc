@@ -103,7 +103,7 @@ std::unique_ptr<KnownCall> OperationWork::know() const {
 }
 
 void OperationWork::resume(const Recorder::Entry& entry, const KnownCall& stopped) {
-  entry_ = entry;
+  resume(entry);
   stopped_ = &stopped;
 }
 
@@ -168,7 +168,7 @@ device::Work::Status OperationWork::step() {
   if (break_) return broken(*break_);
   executor::Poll result;
   try {
-    if (!running_) begin();
+    if (!operation_) begin();
     result = operation_->poll();
   } catch (const transports::ConnectionLost& lost) {
     noteBreak(lost);

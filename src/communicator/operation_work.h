@@ -45,7 +45,10 @@ class OperationWork final : public device::Work {
   /// In the place of takeNumber(): a short call, which has its numbers and has stopped on the way.
   void resume(const Recorder::Entry& entry, const KnownCall& stopped);
   /// Likewise of sends and receives, of which these are left.
-  void resume(const Recorder::Entry& entry) { entry_ = entry; }
+  void resume(const Recorder::Entry& entry) {
+    entry_ = entry;
+    running_ = true;
+  }
   /// Its time, in the place of that of the settings. Before poll().
   void limit(int64_t timeoutMs) { limitMs_ = timeoutMs; }
   /// Idle until it is this operation's turn. Whatever it throws is the communicator's failure, an
@@ -94,7 +97,7 @@ class OperationWork final : public device::Work {
   executor::Operation* operation_ = nullptr;
   std::optional<int64_t> limitMs_;      // in the place of that of the settings
   const KnownCall* stopped_ = nullptr;  // of a short call
-  bool running_ = false;
+  bool running_ = false;                // the executor has been entered for it
   bool ended_ = false;
   bool leaving_ = false;        // it has failed, and waits for its zero-copy sends
   int64_t waitingSinceNs_ = 0;  // the clock is not read before it has to wait

@@ -238,6 +238,37 @@ TEST_P(ShortCalls, NameWhoDisagrees) {
   EXPECT_EQ(mismatches, GetParam());
 }
 
+/// Wherever the failure finds a short call, nothing of it is under way when it has thrown.
+TEST_P(ShortCalls, EndWhereTheyAreWhenTheCommunicatorFails) {
+  for (int turn = 0; turn < 16; ++turn) {
+    auto all = ranks({.setupTimeout = 5s, .timeout = 5s, .transport = "shm"});
+    std::atomic<int> ahead = GetParam();
+    std::jthread aborts([&] {
+      while (ahead > 0) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::microseconds(10 * turn));
+      all[1].abort();
+    });
+    runRanks(all, [&](Communicator& c) {
+      const int next = (c.rank() + 1) % c.size(), last = (c.rank() + c.size() - 1) % c.size();
+      int x = 1, y = 0;
+      const auto call = [&] {
+        if (turn % 2 == 0) return c.allReduce({.send = &x, .recv = &y, .count = 1});
+        Group group;
+        c.send({.send = &x, .count = 1, .peer = next});
+        c.receive({.recv = &y, .count = 1, .peer = last});
+        group.end();
+      };
+      for (int i = 0; i < 5; ++i) call();
+      --ahead;
+      const Outcome outcome = outcomeOf([&] {
+        while (true) call();
+      });
+      EXPECT_EQ(outcome.code, ErrorCode::Aborted) << outcome.text;
+      EXPECT_EQ(c.shrink().size(), GetParam());
+    });
+  }
+}
+
 /// Round a ring, in a group; and from one rank to the next, without.
 TEST_P(ShortCalls, SendAndReceive) {
   auto all = ranks();

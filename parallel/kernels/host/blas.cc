@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "parallel/kernels/host/elementwise.h"
@@ -38,30 +39,32 @@ void call(const BlasShape& s, Matrix<const double> a, Matrix<const double> b, do
 
 #ifdef TUTTI_LEAVES_X86
 
-constexpr int64_t kInCache = 1 << 18;  // elements of the right factor
-/// From so many rows on, transposing the right factor is little of the work.
+/// With fewer rows, copying a transposed right factor is too much of the work.
 constexpr int64_t kRowsToTranspose = 32;
 
 /// With several threads OpenBLAS shares out a product; the tiles are computed by the caller's.
 bool forTiles(const BlasShape& s) {
   static const bool able = availableElementwise().sets[0] == &avx512Leaves();
-  return able && s.k > 0 && s.k * s.n <= kInCache && (!s.transposeB || s.m >= kRowsToTranspose) &&
+  return able && s.k > 0 && (!s.transposeB || s.m >= kRowsToTranspose) &&
          openblas_get_num_threads() == 1;
 }
 
-/// b as [k, n], in memory that is good until the thread's next call.
-Matrix<const float> transposed(const BlasShape& s, Matrix<const float> b) {
-  thread_local std::vector<float> elements;
-  elements.resize(std::max(elements.size(), static_cast<size_t>(s.k * s.n)));
-  transposeTiles(b, s.n, s.k, {elements.data(), s.n});
-  return {elements.data(), s.n};
+/// Memory that is good until the thread's next call; begins at a multiple of 64 bytes.
+float* scratch(int64_t elements) {
+  constexpr size_t kAlignment = 64;
+  thread_local std::vector<float> memory;
+  size_t space = (static_cast<size_t>(elements) * sizeof(float)) + kAlignment;
+  memory.resize(std::max(memory.size(), space / sizeof(float)));
+  void* begin = memory.data();
+  return static_cast<float*>(
+      std::align(kAlignment, static_cast<size_t>(elements) * sizeof(float), begin, space));
 }
 
 /// False, and nothing is done, where OpenBLAS is the better choice.
 bool multiplied(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
                 Matrix<float> c) {
   if (!forTiles(s)) return false;
-  multiplyTiles(s, a, s.transposeB ? transposed(s, b) : b, beta != 0, c);
+  multiplyTiles(s, a, b, beta != 0, c, scratch(tileScratch(s)));
   return true;
 }
 

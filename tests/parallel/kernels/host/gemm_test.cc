@@ -105,7 +105,9 @@ std::vector<BlasShape> shapes() {
                              {64, 1, 700},
                              {130, 300, 64},
                              {32, 512, 512},
-                             {32, 512, 513}})
+                             {32, 512, 513},
+                             {200, 1090, 70},   // behind these a block of rows and columns ends,
+                             {50, 520, 1030}})  // or the k that are copied together
     for (const bool a : {false, true})
       for (const bool b : {false, true}) result.push_back({s.m, s.n, s.k, a, b});
   for (int64_t rows = 1; rows <= 12; ++rows)  // of tiles of few and of many columns

@@ -44,9 +44,7 @@ static int write_all(int fd, const void* data, size_t size) {
   return 1;
 }
 
-/* Ranks of every library keep to a core of their own, as far as there are cores: woken together,
-   two of them may share one until the kernel moves one away. */
-static void keep_to_core(int rank) {
+void keep_to_core(int rank) {
   cpu_set_t allowed, own;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
   int left = rank % CPU_COUNT(&allowed);

@@ -42,6 +42,10 @@ typedef double (*worker_call)(void* context, const struct worker_command* comman
    exit code. */
 int obey_commands(const char* directory, int rank, worker_call call, void* context);
 
+/* Ranks of every library keep to a core of their own, as far as there are cores: woken together,
+   two of them may share one until the kernel moves one away. */
+void keep_to_core(int rank);
+
 /* Of a clock that only goes on. */
 double now_ns(void);
 

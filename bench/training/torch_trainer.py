@@ -2,7 +2,7 @@
 GELU in its tanh form, learned positions, tied output map), AdamW with weight decay on matrices, the gradient
 clipped to a norm of 1, float32, one thread a rank. A call is one step. Several ranks: DistributedDataParallel
 over Gloo. The fastest of PyTorch's own forms are used: scaled_dot_product_attention, fused AdamW, foreach
-clipping; --compile adds torch.compile."""
+clipping; --compile adds torch.compile, and --bf16 autocast to bfloat16."""
 
 import argparse
 import math
@@ -67,6 +67,7 @@ def main():
                           ("batch", 16), ("ranks", 1)):
         parser.add_argument("--" + flag, type=int, default=default)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("directory")
     o = parser.parse_args()
     rank = int(os.environ.get("TUTTI_RANK", 0))
@@ -90,7 +91,8 @@ def main():
     def step():
         starts = torch.randint(0, len(text) - o.context - 1, (o.batch // o.ranks,))
         windows = torch.stack([text[s : s + o.context + 1] for s in starts.tolist()])
-        loss = model(windows[:, :-1], windows[:, 1:])
+        with torch.autocast("cpu", torch.bfloat16, enabled=o.bf16):
+            loss = model(windows[:, :-1], windows[:, 1:])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(gpt.parameters(), 1.0, foreach=True)

@@ -1,9 +1,10 @@
-// Trains a GPT-2-style model as train_gpt does; a call is one step.
+// Trains a GPT-2-style model as train_gpt does; a call is one step. With --profile it obeys nobody,
+// and prints where the time of its steps goes.
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
-#include <exception>
+#include <stdexcept>
 #include <vector>
 
 #include "commands.h"
@@ -12,10 +13,12 @@
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/tensor/random.h"
+#include "profile.h"
 
 namespace {
 
 using namespace tutti::parallel;
+using tutti::bench::TimedKernels;
 
 struct Training {
   Engine& engine;
@@ -24,12 +27,24 @@ struct Training {
   int64_t step = 0;
 };
 
-double timeOfStep(void* context, const worker_command*, uint32_t) {
-  auto& t = *static_cast<Training*>(context);
-  const double begin = now_ns();
+/// False when it went wrong.
+bool step(Training& t) {
   const StepReport report = t.engine.step(t.loader, t.step++, t.optimizer, 1e-4);
-  const double end = now_ns();
-  return std::isfinite(report.loss) && std::isfinite(report.gradientNorm) ? end - begin : NAN;
+  return std::isfinite(report.loss) && std::isfinite(report.gradientNorm);
+}
+
+double timeOfStep(void* context, const worker_command*, uint32_t) {
+  const double begin = now_ns();
+  const bool sound = step(*static_cast<Training*>(context));
+  return sound ? now_ns() - begin : NAN;
+}
+
+int profile(TimedKernels& kernels, Training& training, int steps) {
+  keep_to_core(0);
+  const auto table = tutti::bench::profiled(kernels, steps, [&] {
+                       if (!step(training)) throw std::runtime_error("a loss is not finite");
+                     }).table();
+  return std::fputs(table.c_str(), stdout) < 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -37,7 +52,8 @@ double timeOfStep(void* context, const worker_command*, uint32_t) {
 int main(int argc, char** argv) {
   GptOptions model;
   int64_t batch = 16;
-  int microBatches = 0, ranks = 1;
+  int microBatches = 0, ranks = 1, profiledSteps = 0;
+  bool brain = false;
   std::string directory;
   CLI::App app{"a worker of training_speed"};
   app.add_option("--vocabulary", model.vocabulary);
@@ -48,7 +64,9 @@ int main(int argc, char** argv) {
   app.add_option("--batch", batch, "sequences of a step, over all ranks");
   app.add_option("--micro-batches", microBatches, "of a step; 0: chosen");
   app.add_option("--ranks", ranks);
-  app.add_option("directory", directory)->required();
+  app.add_flag("--bf16", brain, "weights and activations are bfloat16, masters float32");
+  app.add_option("--profile", profiledSteps, "steps whose kernels are timed");
+  app.add_option("directory", directory);
   CLI11_PARSE(app, argc, argv);
   try {
     const Random random(1, "text");
@@ -56,13 +74,18 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<uint8_t>(random.below(i, 256));
     host::setBlasThreads(1);
     DeviceMesh mesh = ranks > 1 ? DeviceMesh(tutti::Communicator::create()) : DeviceMesh();
-    HostKernels kernels;
+    HostKernels plain;
+    TimedKernels timed;
+    Kernels& kernels = profiledSteps > 0 ? static_cast<Kernels&>(timed) : plain;
     Gpt gpt(model);
     Engine engine(mesh, kernels, gpt,
-                  {.policy = ShardPolicy::ddp(), .reductionGroups = microBatches});
+                  {.policy = ShardPolicy::ddp(),
+                   .types = brain ? DType::BFloat16 : DType::Float32,
+                   .reductionGroups = microBatches});
     Loader loader(text, model.context, batch, 1);
     const auto optimizer = makeAdamW({});
     Training training{engine, loader, *optimizer};
+    if (profiledSteps > 0) return profile(timed, training, profiledSteps);
     return obey_commands(directory.c_str(), mesh.rank(), timeOfStep, &training);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "tutti_trainer: %s\n", e.what());

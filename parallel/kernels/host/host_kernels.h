@@ -2,14 +2,15 @@
 
 // Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16: GEMM by blas.h,
 // everything else by elementwise kernels compiled for this processor's instruction set. One object
-// may be used by several ranks' threads at once; it keeps no state.
+// may be used by several ranks' threads at once; it keeps no state. A method may call another one,
+// of an object that derives from this its own: so benchmarks time each by itself.
 
 #include "parallel/kernels/host/elementwise.h"
 #include "parallel/kernels/kernels.h"
 
 namespace tutti::parallel {
 
-class HostKernels final : public Kernels {
+class HostKernels : public Kernels {
  public:
   /// Uses the best elementwise kernels that this processor has.
   HostKernels();

@@ -60,6 +60,11 @@ float* scratch(int64_t elements) {
       std::align(kAlignment, static_cast<size_t>(elements) * sizeof(float), begin, space));
 }
 
+void multiplyBrain(const BlasShape& s, Matrix<const uint16_t> a, Matrix<const uint16_t> b, bool add,
+                   Matrix<float> c) {
+  multiplyBrainTiles(s, a, b, add, c, scratch(brainTileScratch(s)));
+}
+
 /// False, and nothing is done, where OpenBLAS is the better choice.
 bool multiplied(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
                 Matrix<float> c) {
@@ -69,6 +74,11 @@ bool multiplied(const BlasShape& s, Matrix<const float> a, Matrix<const float> b
 }
 
 #else
+
+void multiplyBrain(const BlasShape&, Matrix<const uint16_t>, Matrix<const uint16_t>, bool,
+                   Matrix<float>) {
+  ensure(false, "there are no products of bfloat16");
+}
 
 bool multiplied(const BlasShape&, Matrix<const float>, Matrix<const float>, double, Matrix<float>) {
   return false;
@@ -82,13 +92,24 @@ bool multiplied(const BlasShape&, Matrix<const double>, Matrix<const double>, do
   return false;
 }
 
+/// Nothing to compute but what `beta` leaves of c.
+bool isEmpty(const BlasShape& s, double beta) {
+  ensure(beta == 0 || beta == 1, "a product is added to ", beta, " times what was there");
+  return s.m == 0 || s.n == 0;
+}
+
+/// A matrix of one row may have any stride.
+template <class... Matrices>
+void atLeastOne(Matrices&... matrices) {
+  ((matrices.stride = std::max<int64_t>(1, matrices.stride)), ...);
+}
+
 }  // namespace
 
 template <class T>
 void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c) {
-  ensure(beta == 0 || beta == 1, "a product is added to ", beta, " times what was there");
-  if (shape.m == 0 || shape.n == 0) return;
-  for (int64_t* stride : {&a.stride, &b.stride, &c.stride}) *stride = std::max<int64_t>(1, *stride);
+  if (isEmpty(shape, beta)) return;
+  atLeastOne(a, b, c);
   if (!multiplied(shape, a, b, beta, c)) call(shape, a, b, beta, c);
 }
 
@@ -96,6 +117,33 @@ template void gemm<float>(const BlasShape&, Matrix<const float>, Matrix<const fl
                           Matrix<float>);
 template void gemm<double>(const BlasShape&, Matrix<const double>, Matrix<const double>, double,
                            Matrix<double>);
+
+bool multipliesBrain() {
+#ifdef TUTTI_LEAVES_X86
+  static const bool able = availableElementwise().sets[0] == &avx512Leaves() &&
+                           __builtin_cpu_supports("avx512bf16") != 0;
+  return able;
+#else
+  return false;
+#endif
+}
+
+bool prefersBrain() {
+#ifdef TUTTI_LEAVES_X86
+  return multipliesBrain() && __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
+void gemmOfBrain(const BlasShape& shape, Matrix<const uint16_t> a, Matrix<const uint16_t> b,
+                 double beta, Matrix<float> c) {
+  if (isEmpty(shape, beta)) return;
+  atLeastOne(a, b, c);
+  if (shape.k > 0) return multiplyBrain(shape, a, b, beta != 0, c);
+  for (int64_t row = 0; beta == 0 && row < shape.m; ++row)
+    std::fill_n(c.data + row * c.stride, shape.n, 0.0F);
+}
 
 void setBlasThreads(int threads) { openblas_set_num_threads(std::max(1, threads)); }
 

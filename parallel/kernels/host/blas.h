@@ -22,6 +22,18 @@ struct BlasShape {
 template <class T>
 void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c);
 
+/// Whether this processor has instructions for products of bfloat16 (AVX512_BF16), and so
+/// gemmOfBrain() may be called.
+bool multipliesBrain();
+/// Whether these do more in a second than those of float32 do on what is widened. On Intel's of
+/// 2023 they do half as much; AMD begins one in each cycle, as of float32, and it has twice the
+/// products.
+bool prefersBrain();
+/// The same as gemm(), of bfloat16 that is not widened; sums are float32. The caller's thread alone
+/// computes.
+void gemmOfBrain(const BlasShape& shape, Matrix<const uint16_t> a, Matrix<const uint16_t> b,
+                 double beta, Matrix<float> c);
+
 /// Threads that one GEMM may use, for the whole process. The result's bits depend on it.
 void setBlasThreads(int threads);
 

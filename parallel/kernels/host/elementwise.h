@@ -91,6 +91,11 @@ struct ElementwiseSet {
   const char* name;
   ElementwiseKernels<float> floats;
   ElementwiseKernels<double> doubles;
+  /// Of bfloat16 and of float16, as widen() and narrow() have it.
+  void (*widenBrain)(const uint16_t* from, float* to, int64_t count);
+  void (*narrowBrain)(const float* from, uint16_t* to, int64_t count);
+  void (*widenHalf)(const uint16_t* from, float* to, int64_t count);
+  void (*narrowHalf)(const float* from, uint16_t* to, int64_t count);
 };
 
 /// The sets that this processor can run, the best first; the last is the baseline.

@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #endif
 
+#include "parallel/kernels/host/conversions.inl"
 #include "parallel/kernels/host/elementwise.h"
 
 namespace tutti::parallel::host {
@@ -30,10 +31,6 @@ struct Vec<double> {
 template <class T>
 using V = typename Vec<T>::V;
 typedef uint32_t Words __attribute__((vector_size(64)));
-
-// Every lane function is inlined: a vector never crosses a call, so its calling convention, which
-// differs between instruction sets, does not matter.
-#define TUTTI_INLINE inline __attribute__((always_inline))
 
 template <class T>
 TUTTI_INLINE V<T> splat(T value) {
@@ -561,7 +558,13 @@ constexpr ElementwiseKernels<T> table() {
           .momentumSgd = momentumSgd<T>};
 }
 
-constexpr ElementwiseSet kElementwise = {TUTTI_LEAVES_NAME, table<float>(), table<double>()};
+constexpr ElementwiseSet kElementwise = {.name = TUTTI_LEAVES_NAME,
+                                         .floats = table<float>(),
+                                         .doubles = table<double>(),
+                                         .widenBrain = widenBrain,
+                                         .narrowBrain = narrowBrain,
+                                         .widenHalf = widenHalf,
+                                         .narrowHalf = narrowHalf};
 
 }  // namespace
 

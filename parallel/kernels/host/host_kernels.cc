@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "parallel/kernels/host/attention.h"
+#include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/positions.h"
 #include "parallel/kernels/host/staging.h"
 #include "parallel/kernels/host/strided.h"
@@ -21,7 +22,14 @@ int64_t strideOf(const Tensor& x) { return x.shape.rank() == 2 ? x.strides[0] : 
 
 }  // namespace
 
-HostKernels::HostKernels() : HostKernels(*host::availableElementwise().sets[0]) {}
+HostKernels::HostKernels()
+    : HostKernels(*host::availableElementwise().sets[0], host::prefersBrain()) {}
+
+HostKernels::HostKernels(const host::ElementwiseSet& elementwise, bool brainProducts)
+    : elementwise_(elementwise), brainProducts_(brainProducts) {
+  require(!brainProducts || host::multipliesBrain(),
+          "this processor has no products of bfloat16: leave brainProducts out");
+}
 
 void HostKernels::fillZero(const Tensor& x) {
   requireContiguous("fillZero", x);

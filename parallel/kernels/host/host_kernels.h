@@ -1,6 +1,7 @@
 #pragma once
 
-// Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16: GEMM by blas.h,
+// Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16, of which products are
+// computed as they are where the processor is faster at that: GEMM by blas.h,
 // everything else by elementwise kernels compiled for this processor's instruction set. One object
 // may be used by several ranks' threads at once; it keeps no state. A method may call another one,
 // of an object that derives from this its own: so benchmarks time each by itself.
@@ -12,9 +13,10 @@ namespace tutti::parallel {
 
 class HostKernels : public Kernels {
  public:
-  /// Uses the best elementwise kernels that this processor has.
+  /// Uses the best kernels that this processor has.
   HostKernels();
-  explicit HostKernels(const host::ElementwiseSet& elementwise) : elementwise_(elementwise) {}
+  /// `brainProducts`: products of bfloat16 are not widened, which host::multipliesBrain() allows.
+  HostKernels(const host::ElementwiseSet& elementwise, bool brainProducts);
 
   void gemm(const GemmArgs& args) override;
   void fillZero(const Tensor& x) override;
@@ -55,6 +57,7 @@ class HostKernels : public Kernels {
 
  private:
   void gemmThrough(const GemmArgs& args);
+  void gemmOfBrain(const GemmArgs& args);
   /// Of `sums` and of what the epilogue keeps, to `result`, which may be the sums.
   void activate(const GemmEpilogue& epilogue, const Tensor& sums, const Tensor& result);
   void scale(const Tensor& x, double by);
@@ -77,6 +80,7 @@ class HostKernels : public Kernels {
   }
 
   const host::ElementwiseSet& elementwise_;
+  const bool brainProducts_;
 };
 
 }  // namespace tutti::parallel

@@ -53,6 +53,8 @@ void HostKernels::gemm(const GemmArgs& args) {
     return;
   }
   if (!isNothing(args.epilogue)) return gemmThrough(args);
+  if (brainProducts_ && args.a.type == DType::BFloat16 && args.b.type == DType::BFloat16)
+    return gemmOfBrain(args);
   if (Staging s; Staging::needed({args.a, args.b, args.c})) {
     GemmArgs wide = args;
     s.in(wide.a);
@@ -69,6 +71,19 @@ void HostKernels::gemm(const GemmArgs& args) {
     host::gemm<T>(shape, {a.as<T>(), a.strides[0]}, {b.as<T>(), b.strides[0]}, args.beta,
                   {c.as<T>(), c.strides[0]});
   });
+}
+
+/// The factors as they are; a result of 16 bits is rounded once, when it is summed up.
+void HostKernels::gemmOfBrain(const GemmArgs& args) {
+  requireOperands(widened(args));
+  Staging memory;
+  Tensor c = args.c;
+  memory.result(c, args.beta);
+  const auto bits = [](const Tensor& x) {
+    return host::Matrix<const uint16_t>{static_cast<const uint16_t*>(x.data), x.strides[0]};
+  };
+  host::gemmOfBrain({c.shape[0], c.shape[1], summed(args), args.transposeA, args.transposeB},
+                    bits(args.a), bits(args.b), args.beta, {c.as<float>(), c.strides[0]});
 }
 
 /// Sums go where the activation reads them, or to c; to memory of this call where c is added to.

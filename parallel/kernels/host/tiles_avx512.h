@@ -1,6 +1,7 @@
 #pragma once
 
-// Products of float32 matrices for processors with AVX-512, of any size. OpenBLAS does not know
+// Products of matrices for processors with AVX-512, of any size: of float32, and of bfloat16 where
+// the processor multiplies that (AVX512_BF16). OpenBLAS does not know
 // processors that are newer than itself and then computes with SSE: Debian 12's needs five times as
 // long on an Intel processor of 2023.
 
@@ -15,5 +16,11 @@ int64_t tileScratch(const BlasShape& shape);
 /// they are those of one sum in order of k. `scratch` begins at a multiple of 64 bytes.
 void multiplyTiles(const BlasShape& shape, Matrix<const float> a, Matrix<const float> b, bool add,
                    Matrix<float> c, float* scratch);
+
+/// The same of bfloat16. Two products are added to a sum after one another, the one of the larger k
+/// first, and each time the sum is rounded to nearest; denormals count as 0.
+int64_t brainTileScratch(const BlasShape& shape);
+void multiplyBrainTiles(const BlasShape& shape, Matrix<const uint16_t> a, Matrix<const uint16_t> b,
+                        bool add, Matrix<float> c, float* scratch);
 
 }  // namespace tutti::parallel::host

@@ -125,6 +125,35 @@ TEST(ElementwiseKernels, AllInstructionSetsGiveTheSameBits) {
   expectSameBits<double>();
 }
 
+// All numbers of 16 bits, and of 32 bits each 4099th, with the NaNs and those that are too large or
+// denormal among them. narrow_types_test says that they are the right ones.
+TEST(ElementwiseKernels, AllInstructionSetsConvertAlike) {
+  std::vector<uint16_t> narrow(0x10000);
+  for (size_t i = 0; i < narrow.size(); ++i) narrow[i] = static_cast<uint16_t>(i);
+  std::vector<float> wide;
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4099)
+    wide.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  const auto size = static_cast<int64_t>(narrow.size()),
+             wideSize = static_cast<int64_t>(wide.size());
+  const ElementwiseSets sets = availableElementwise();
+  const ElementwiseSet& baseline = *sets.sets[sets.count - 1];
+  for (int s = 0; s + 1 < sets.count; ++s) {
+    const ElementwiseSet& set = *sets.sets[s];
+    for (const auto widen : {&ElementwiseSet::widenBrain, &ElementwiseSet::widenHalf}) {
+      std::vector<float> expected(narrow.size()), actual(narrow.size());
+      (baseline.*widen)(narrow.data(), expected.data(), size);
+      (set.*widen)(narrow.data(), actual.data(), size);
+      EXPECT_EQ(std::memcmp(expected.data(), actual.data(), narrow.size() * 4), 0) << set.name;
+    }
+    for (const auto back : {&ElementwiseSet::narrowBrain, &ElementwiseSet::narrowHalf}) {
+      std::vector<uint16_t> expected(wide.size()), actual(wide.size());
+      (baseline.*back)(wide.data(), expected.data(), wideSize);
+      (set.*back)(wide.data(), actual.data(), wideSize);
+      EXPECT_EQ(expected, actual) << set.name;
+    }
+  }
+}
+
 TEST(ElementwiseKernels, TailsHaveTheBitsOfBodies) {
   const ElementwiseSets sets = availableElementwise();
   for (int s = 0; s < sets.count; ++s) {

@@ -10,6 +10,7 @@
 
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/elementwise.h"
+#include "parallel/kernels/host/staging.h"
 #include "parallel/tensor/random.h"
 
 namespace tutti::parallel::host {
@@ -39,6 +40,19 @@ struct Padded {
   }
 };
 
+/// Nearest of those that bfloat16 has, so that all products are exact in float32.
+float asBrain(float value) {
+  uint16_t bits = 0;
+  narrow(DType::BFloat16, &value, &bits, 1);
+  widen(DType::BFloat16, &bits, &value, 1);
+  return value;
+}
+std::vector<uint16_t> bitsOf(const Padded& x) {
+  std::vector<uint16_t> bits(x.elements.size());
+  narrow(DType::BFloat16, x.elements.data(), bits.data(), static_cast<int64_t>(bits.size()));
+  return bits;
+}
+
 class Gemm : public testing::TestWithParam<BlasShape> {
  protected:
   Gemm() {
@@ -46,6 +60,8 @@ class Gemm : public testing::TestWithParam<BlasShape> {
     a_.fill("a");
     b_.fill("b");
     c_.fill("c");
+    for (Padded* x : {&a_, &b_})
+      for (float& element : x->elements) element = asBrain(element);
   }
   /// Of c's element, in float64: the product's, and of absolute values.
   struct Sums {
@@ -62,13 +78,14 @@ class Gemm : public testing::TestWithParam<BlasShape> {
     }
     return result;
   }
-  void check(double beta) {
+  /// What `compute` makes of c, whose contents do not matter where beta is 0.
+  template <class Compute>
+  void check(double beta, const Compute& compute) {
     Padded c = c_;
     if (beta == 0)
       for (int64_t r = 0; r < s_.m; ++r)
         for (int64_t j = 0; j < s_.n; ++j) c.at(r, j) = std::numeric_limits<float>::quiet_NaN();
-    gemm<float>(s_, {a_.elements.data(), a_.stride}, {b_.elements.data(), b_.stride}, beta,
-                {c.elements.data(), c.stride});
+    compute({c.elements.data(), c.stride});
     // k products and k additions, each rounded once, in any order.
     const double bound = static_cast<double>(s_.k + 2) * std::numeric_limits<float>::epsilon();
     for (int64_t r = 0; r < s_.m; ++r) {
@@ -79,6 +96,18 @@ class Gemm : public testing::TestWithParam<BlasShape> {
       for (int64_t j = s_.n; j < c.stride; ++j) ASSERT_EQ(c.at(r, j), kUntouched);
     }
   }
+  void check(double beta) {
+    check(beta, [&](Matrix<float> c) {
+      gemm<float>(s_, {a_.elements.data(), a_.stride}, {b_.elements.data(), b_.stride}, beta, c);
+    });
+  }
+  void checkBrain(double beta) {
+    if (!multipliesBrain()) GTEST_SKIP() << "this processor has no AVX512_BF16";
+    const auto a = bitsOf(a_), b = bitsOf(b_);
+    check(beta, [&](Matrix<float> c) {
+      gemmOfBrain(s_, {a.data(), a_.stride}, {b.data(), b_.stride}, beta, c);
+    });
+  }
 
   const BlasShape s_ = GetParam();
   Padded a_{s_.transposeA ? s_.k : s_.m, s_.transposeA ? s_.m : s_.k};
@@ -88,6 +117,8 @@ class Gemm : public testing::TestWithParam<BlasShape> {
 
 TEST_P(Gemm, OverwritesEvenNaN) { check(0); }
 TEST_P(Gemm, Adds) { check(1); }
+TEST_P(Gemm, OverwritesEvenNaNWithProductsOfBrain) { checkBrain(0); }
+TEST_P(Gemm, AddsProductsOfBrain) { checkBrain(1); }
 
 std::vector<BlasShape> shapes() {
   std::vector<BlasShape> result;
@@ -106,8 +137,9 @@ std::vector<BlasShape> shapes() {
                              {130, 300, 64},
                              {32, 512, 512},
                              {32, 512, 513},
-                             {200, 1090, 70},   // behind these a block of rows and columns ends,
-                             {50, 520, 1030}})  // or the k that are copied together
+                             {200, 1090, 70},  // behind these a block of rows and columns ends,
+                             {50, 520, 1030},  // or the k that are copied together
+                             {13, 70, 2060}})
     for (const bool a : {false, true})
       for (const bool b : {false, true}) result.push_back({s.m, s.n, s.k, a, b});
   for (int64_t rows = 1; rows <= 12; ++rows)  // of tiles of few and of many columns
@@ -119,22 +151,31 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Gemm, testing::ValuesIn(shapes()));
 
 // Whatever tile it lies in: so ranks that cut rows or columns otherwise have the same bits.
 TEST(GemmTiles, AnElementsBitsAreThoseOfItsRowAndColumnAlone) {
-  constexpr int64_t m = 31, n = 100, k = 600;
+  constexpr int64_t m = 61, n = 530, k = 600;
   setBlasThreads(1);
   if (availableElementwise().sets[0]->name != std::string("avx512"))
     GTEST_SKIP() << "there are no tiles without AVX-512, and OpenBLAS has no such rule";
   for (const bool transposed : {false, true}) {
-    Padded a{transposed ? k : m, transposed ? m : k}, b{k, n}, c{m, n};
+    Padded a{transposed ? k : m, transposed ? m : k}, b{k, n}, c{m, n}, brain{m, n};
     a.fill("a");
     b.fill("b");
+    const auto aBits = bitsOf(a), bBits = bitsOf(b);
     gemm<float>({m, n, k, transposed}, {a.elements.data(), a.stride}, {b.elements.data(), b.stride},
                 0, {c.elements.data(), c.stride});
-    for (int64_t row = 0; row < m; ++row)
+    if (multipliesBrain())
+      gemmOfBrain({m, n, k, transposed}, {aBits.data(), a.stride}, {bBits.data(), b.stride}, 0,
+                  {brain.elements.data(), brain.stride});
+    for (int64_t row = 0; row < m; row += 7)
       for (int64_t column = 0; column < n; ++column) {
         Padded alone{1, 1};
-        gemm<float>({1, 1, k, transposed}, {transposed ? &a.at(0, row) : &a.at(row, 0), a.stride},
+        const int64_t from = transposed ? row : row * a.stride;
+        gemm<float>({1, 1, k, transposed}, {a.elements.data() + from, a.stride},
                     {&b.at(0, column), b.stride}, 0, {alone.elements.data(), alone.stride});
         ASSERT_EQ(alone.at(0, 0), c.at(row, column)) << row << ", " << column;
+        if (!multipliesBrain()) continue;
+        gemmOfBrain({1, 1, k, transposed}, {aBits.data() + from, a.stride},
+                    {bBits.data() + column, b.stride}, 0, {alone.elements.data(), alone.stride});
+        ASSERT_EQ(alone.at(0, 0), brain.at(row, column)) << row << ", " << column;
       }
   }
 }

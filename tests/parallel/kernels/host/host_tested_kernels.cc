@@ -1,6 +1,7 @@
-// The host's kernels, and those of a dry run.
+// The host's kernels, as this processor has them and as every one does, and those of a dry run.
 
 #include "parallel/kernels/dry/dry_kernels.h"
+#include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "tests/parallel/kernels/tested_kernels.h"
 
@@ -19,6 +20,18 @@ class OnHost final : public TestedKernels {
   Arena arena_{"operands"};
 };
 
+/// Without instructions that not every processor has.
+class PortableKernels final : public HostKernels {
+ public:
+  PortableKernels() : HostKernels(host::baselineElementwise(), false) {}
+};
+
+/// With products of bfloat16 by instructions for them, whether that is faster or not.
+class BrainKernels final : public HostKernels {
+ public:
+  BrainKernels() : HostKernels(*host::availableElementwise().sets[0], true) {}
+};
+
 template <class OfDevice>
 std::unique_ptr<TestedKernels> make() {
   return std::make_unique<OnHost<OfDevice>>();
@@ -27,7 +40,11 @@ std::unique_ptr<TestedKernels> make() {
 }  // namespace
 
 std::vector<TestedDevice> testedDevices() {
-  return {{"Host", make<HostKernels>}, {"Dry", make<DryKernels>, true}};
+  std::vector<TestedDevice> devices{{"Host", make<HostKernels>},
+                                    {"HostPortable", make<PortableKernels>},
+                                    {"Dry", make<DryKernels>, true}};
+  if (host::multipliesBrain()) devices.push_back({"HostBrain", make<BrainKernels>});
+  return devices;
 }
 
 }  // namespace tutti::parallel

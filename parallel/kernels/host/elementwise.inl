@@ -139,6 +139,18 @@ TUTTI_INLINE T maxLanes(V<T> v) {
   return v[0];
 }
 
+/// From low to high; NaN stays NaN.
+TUTTI_INLINE V<float> clamped(V<float> x, float low, float high) {
+#ifdef __AVX512F__
+  // Of a NaN both give their last operand. One instruction each, not a comparison and a move.
+  const __m512 raised = _mm512_maskz_max_ps(0xffff, _mm512_set1_ps(low), (__m512)x);
+  return (V<float>)_mm512_maskz_min_ps(0xffff, _mm512_set1_ps(high), raised);
+#else
+  x = x < splat(low) ? splat(low) : x;
+  return x > splat(high) ? splat(high) : x;
+#endif
+}
+
 /// exp in float32: x = n ln 2 + r, |r| <= ln 2 / 2; a polynomial of degree 7 for exp(r); 2^n by its
 /// bits. Arguments are clamped to [-87.3, 88.3], so the result is never denormal or infinite; NaN
 /// stays NaN. Error: the polynomial's own is below 2^-27 relative (its first dropped term,
@@ -146,9 +158,7 @@ TUTTI_INLINE T maxLanes(V<T> v) {
 /// three roundings add at most 1.5 ulp. In all below 2.5 ulp; elementwise_test measures it.
 TUTTI_INLINE V<float> expLanes(V<float> x) {
   using F = V<float>;
-  const F low = splat(-87.3f), high = splat(88.3f);
-  x = x < low ? low : x;
-  x = x > high ? high : x;
+  x = clamped(x, -87.3f, 88.3f);
   const F shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the last bits now hold n
   const F n = shifted - 12582912.0f;
   const F r = (x - n * 0.693359375f) - n * -2.12194440e-4f;  // ln 2 in two parts, the first exact
@@ -399,27 +409,42 @@ TUTTI_INLINE V<T> counting(int64_t from) {
   return result;
 }
 
+/// Of so many keys those that any of a vector of queries sees, the first of which sees `before`
+/// besides its own.
+template <class T>
+TUTTI_INLINE int64_t seenKeys(int64_t keys, int64_t before) {
+  const int64_t seen = before + Vec<T>::lanes;
+  return seen < 0 ? 0 : seen < keys ? seen : keys;
+}
+
+/// Of keys [from, to).
+template <class T>
+TUTTI_INLINE void setUnseen(T* scores, int64_t from, int64_t to, int64_t rows, int64_t left) {
+  for (int64_t k = from; k < to; ++k) store<T>(scores + k * rows, V<T>{}, left);
+}
+
 /// One vector of queries at a time: sums and maxima over keys need no sum over lanes.
 template <class T>
 void softmax(T* scores, int64_t keys, int64_t rows, int64_t before, T scale, T* logSumExp) {
   for (int64_t r = 0; r < rows; r += Vec<T>::lanes) {
-    const int64_t left = rows - r;
+    const int64_t left = rows - r, seen = seenKeys<T>(keys, before + r);
     const V<T> own = counting<T>(before + r), none = splat<T>(Vec<T>::lowest), nothing{};
     V<T> most = none, total{};
-    for (int64_t k = 0; k < keys; ++k)
+    for (int64_t k = 0; k < seen; ++k)
       most = larger<T>(most, splat(T(k)) <= own ? load<T>(scores + k * rows + r, left) : none);
-    for (int64_t k = 0; k < keys; ++k) {
+    for (int64_t k = 0; k < seen; ++k) {
       T* const at = scores + k * rows + r;
       const V<T> e = expLanes((load<T>(at, left) - most) * scale);
-      const V<T> seen = splat(T(k)) <= own ? e : nothing;
-      total += seen;
-      store<T>(at, seen, left);
+      const V<T> weight = splat(T(k)) <= own ? e : nothing;
+      total += weight;
+      store<T>(at, weight, left);
     }
     const V<T> inverse = total == nothing ? nothing : splat<T>(1) / total;
-    for (int64_t k = 0; k < keys; ++k) {
+    for (int64_t k = 0; k < seen; ++k) {
       T* const at = scores + k * rows + r;
       store<T>(at, load<T>(at, left) * inverse, left);
     }
+    setUnseen<T>(scores + r, seen, keys, rows, left);
     for (int64_t i = 0; i < Vec<T>::lanes && i < left; ++i)
       logSumExp[r + i] = T(double(most[i]) * double(scale) + __builtin_log(double(total[i])));
   }
@@ -429,16 +454,18 @@ template <class T>
 void softmaxBackward(T* scores, T* dScores, int64_t keys, int64_t rows, int64_t before, T scale,
                      const T* logSumExp, const T* dots) {
   for (int64_t r = 0; r < rows; r += Vec<T>::lanes) {
-    const int64_t left = rows - r;
+    const int64_t left = rows - r, seen = seenKeys<T>(keys, before + r);
     const V<T> own = counting<T>(before + r), nothing{};
     const V<T> shift = load<T>(logSumExp + r, left), mean = load<T>(dots + r, left);
-    for (int64_t k = 0; k < keys; ++k) {
+    for (int64_t k = 0; k < seen; ++k) {
       const int64_t at = k * rows + r;
       const V<T> e = expLanes(load<T>(scores + at, left) * scale - shift);
       const V<T> p = splat(T(k)) <= own ? e : nothing;
       store<T>(dScores + at, p * (load<T>(dScores + at, left) - mean) * scale, left);
       store<T>(scores + at, p, left);
     }
+    setUnseen<T>(scores + r, seen, keys, rows, left);
+    setUnseen<T>(dScores + r, seen, keys, rows, left);
   }
 }
 

@@ -193,28 +193,27 @@ TEST(ElementwiseKernels, ExpWithinItsBound) {
   EXPECT_LT(worst, 6.5);
 }
 
-// Queries after the first three keys, of which there are five: the first query sees three of them,
-// the second four, the others all. What is not seen is 0, whatever is there, and backward says so
-// too.
-TEST(ElementwiseKernels, SoftmaxSeesNoKeyOfTheFuture) {
-  constexpr int64_t kKeys = 5, kRows = 19, kBefore = 2;
+/// Queries after the first three keys: the first query sees three of them, the second four, and so
+/// on. What is not seen is 0, whatever is there, and backward says so too.
+void expectNoKeyOfTheFuture(int64_t keys) {
+  constexpr int64_t kRows = 19, kBefore = 2;
   const ElementwiseSets sets = availableElementwise();
   for (int s = 0; s < sets.count; ++s) {
     const ElementwiseKernels<double>& elementwise = sets.sets[s]->doubles;
-    const auto given = values<double>(kKeys * kRows, 3);
-    auto p = given, again = given, slope = values<double>(kKeys * kRows, 1, 1);
+    const auto given = values<double>(keys * kRows, 3);
+    auto p = given, again = given, slope = values<double>(keys * kRows, 1, 1);
     const auto dP = slope, dots = values<double>(kRows, 1, 2);
     for (auto* scores : {&p, &again}) (*scores)[3 * kRows] = (*scores)[4 * kRows + 1] = NAN;
     std::vector<double> logSumExp(kRows);
-    elementwise.softmax(p.data(), kKeys, kRows, kBefore, 0.3, logSumExp.data());
-    elementwise.softmaxBackward(again.data(), slope.data(), kKeys, kRows, kBefore, 0.3,
+    elementwise.softmax(p.data(), keys, kRows, kBefore, 0.3, logSumExp.data());
+    elementwise.softmaxBackward(again.data(), slope.data(), keys, kRows, kBefore, 0.3,
                                 logSumExp.data(), dots.data());
     for (int64_t r = 0; r < kRows; ++r) {
       double sum = 0;
-      for (int64_t k = 0; k <= std::min(kBefore + r, kKeys - 1); ++k)
+      for (int64_t k = 0; k <= std::min(kBefore + r, keys - 1); ++k)
         sum += std::exp(0.3 * given[static_cast<size_t>(k * kRows + r)]);
       EXPECT_NEAR(logSumExp[static_cast<size_t>(r)], std::log(sum), 1e-14);
-      for (int64_t k = 0; k < kKeys; ++k) {
+      for (int64_t k = 0; k < keys; ++k) {
         const auto at = static_cast<size_t>(k * kRows + r);
         const bool seen = k <= kBefore + r;
         const double expected = seen ? std::exp(0.3 * given[at]) / sum : 0;
@@ -225,6 +224,14 @@ TEST(ElementwiseKernels, SoftmaxSeesNoKeyOfTheFuture) {
       }
     }
   }
+}
+
+// Fewer keys than a vector has queries, and so many that no query of the first vectors sees the
+// last.
+TEST(ElementwiseKernels, SoftmaxSeesNoKeyOfTheFuture) {
+  expectNoKeyOfTheFuture(5);
+  expectNoKeyOfTheFuture(21);
+  expectNoKeyOfTheFuture(40);
 }
 
 // Queries of which some come before all keys, as blocks of a sequence may have them: nothing is

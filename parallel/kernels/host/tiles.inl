@@ -11,13 +11,13 @@
 // Bound: the fused multiplications and additions of vectors. What could keep tiles from that is
 // waiting for memory, so factors are copied to where they are read in order:
 //
-//   right factor   panels of kColumns columns, [k][kColumns]: kSum rows of one stay in the first
-//                  cache while all tiles of a block of rows pass; panels of kGroupSum rows, as many
-//                  as fit the third cache, are copied before
-//                  (and so that pairs are adjacent)
-//   left factor    as it is, and each tile asks for the next one's rows; transposed and with many
-//                  columns of the result, which then pay for the copy, a block of rows at a time,
-//                  [rows / kRows][k][kRows]
+//   right factor   panels of kColumns columns, [k][kColumns], in which pairs are adjacent: kSum
+//   rows
+//                  of one stay in the first cache while all tiles of a block of rows pass; panels
+//                  of kGroupSum rows, as many as fit the third cache, are copied before
+//   left factor    as it is, and each tile of the first panel asks for the next one's rows; where
+//                  it is transposed and many columns of the result pay for it, a copy of a block of
+//                  rows, [rows / kRows][k][kRows]
 //   result         a block of rows stays in the second cache while k goes by
 //
 // Like elementwise.inl, this file includes nothing of the standard library.
@@ -184,7 +184,7 @@ void compute(const TileProduct& p, int64_t tileRows) {
       part.c += column;
       part.add = p.add || i > 0;
       for (int64_t row = 0; row < p.m; row += tileRows) {
-        prefetchNext(part, least(tileRows, p.m - row - tileRows));
+        if (column == 0) prefetchNext(part, least(tileRows, p.m - row - tileRows));
         kTiles[least(tileRows, p.m - row) - 1][(part.n - 1) / kLanes](part);
         part.a += p.aTile;
         part.c += tileRows * p.cRow;

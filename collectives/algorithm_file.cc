@@ -102,6 +102,8 @@ AlgorithmFile::AlgorithmFile(const std::string& path, const std::string& text)
   plan::WholePlan whole = plan::parsePlan(path_, text);
   const PlanSize size = sizeOf(whole.programs);
   requireProvable(path_, whole.spec, size);
+  TUTTI_REQUIRE(whole.spec.protocol != Protocol::Attached, path_,
+                ": spec.protocol is attached: a file's plan is simple or mapped");
   TUTTI_REQUIRE(
       whole.spec.inPlaceSafe || whole.spec.protocol == Protocol::Mapped, path_,
       ": spec.in_place_safe is false, and of calls that stage their data some are in place");

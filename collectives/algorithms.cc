@@ -34,7 +34,7 @@ std::vector<std::vector<int>> placementsProvedAtStart(int ranks) {
 
 void prove(const AlgorithmInfo& info) {
   for (int c = 0; c < plan::kCollectiveCount; ++c)
-    for (Protocol protocol : {Protocol::Simple, Protocol::Mapped})
+    for (Protocol protocol : {Protocol::Simple, Protocol::Mapped, Protocol::Attached})
       for (int ranks = 1; ranks <= kRanksProvedAtStart; ++ranks)
         for (const std::vector<int>& hosts : placementsProvedAtStart(ranks)) {
           const auto collective = static_cast<Collective>(c);
@@ -109,14 +109,14 @@ AlgorithmName::AlgorithmName(const std::string& text) : algorithm(text.substr(0,
 
 bool exists(const std::string& name, Collective collective, int ranks,
             const std::vector<int>& hosts, bool uneven) {
-  const bool mapped = name == "mapped";
-  if (mapped && !hosts.empty()) return false;
-  const Protocol protocol = mapped ? Protocol::Mapped : Protocol::Simple;
+  const Protocol protocol = plan::parseProtocol(name).value_or(Protocol::Simple);
+  const bool staged = protocol == Protocol::Simple;
+  if (!staged && !hosts.empty()) return false;
   const AlgorithmName named(name);
   const int channels = hosts.empty() ? 1 : std::max(named.channels, 1);
   const auto algorithms = registry().algorithms();
   return std::any_of(algorithms.begin(), algorithms.end(), [&](const AlgorithmInfo& info) {
-    if (!mapped && named.algorithm != plan::toString(info.algorithm)) return false;
+    if (staged && named.algorithm != plan::toString(info.algorithm)) return false;
     const auto spec = info.spec({collective, protocol, ranks, 0, channels, hosts});
     if (spec && named.channels > 0 && spec->channels != named.channels) return false;
     return spec && (spec->unevenSafe || !uneven);

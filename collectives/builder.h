@@ -54,6 +54,11 @@ inline PlanSpec specOf(const SpecRequest& request, Algorithm algorithm) {
   return spec;
 }
 
+/// `owner`'s buffer as rank `rank` names it.
+inline Port portOf(int rank, int owner, Buffer buffer, uint32_t chunk) {
+  return owner == rank ? local(buffer, chunk) : mapped(owner, buffer, chunk);
+}
+
 /// The symmetry of a plan whose ranks all have parts of their own.
 inline plan::Symmetry unlike(const PlanSpec& spec) { return plan::Symmetry::none(spec.ranks); }
 

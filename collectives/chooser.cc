@@ -21,7 +21,7 @@ std::string duration(double microseconds) {
 }
 
 bool forced(const plan::CollectiveRequest& request) {
-  return !request.algorithm.empty() && request.algorithm != "mapped";
+  return !request.algorithm.empty() && !plan::parseProtocol(request.algorithm);
 }
 
 /// The least chunk must fit a message that carries several.
@@ -55,7 +55,8 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
   std::vector<Candidate> found;
   const std::vector<int> hosts = plan::hostsInOrder(topology.hostOf);
   // Buffers are addressed by ranks of the same host alone.
-  if (protocol == Protocol::Mapped && !hosts.empty()) return found;
+  if (protocol != Protocol::Simple && !hosts.empty()) return found;
+  if (protocol == Protocol::Attached && !topology.attached) return found;
   // On one host a rank's lanes only take turns; a link can carry one lane's message while another's
   // is awaited.
   const int most = hosts.empty() ? 1 : topology.channels;
@@ -81,7 +82,7 @@ std::vector<std::string> algorithmWords() {
 }
 
 void checkName(const std::string& algorithm) {
-  if (algorithm == kPreferMapped || algorithm == kByFile) return;
+  if (plan::parseProtocol(algorithm) || algorithm == kByFile) return;
   const AlgorithmName named(algorithm);
   TUTTI_REQUIRE(named.wellFormed, "algorithm \"", base::printable(algorithm),
                 "\": behind the slash is no number of channels");
@@ -89,6 +90,11 @@ void checkName(const std::string& algorithm) {
     if (named.algorithm == plan::toString(static_cast<Algorithm>(i))) return;
   base::fail(ErrorCode::InvalidArgument, "algorithm \"", base::printable(algorithm), "\" is not ",
              base::listOfNames(algorithmWords()), base::didYouMean(algorithm, algorithmWords()));
+}
+
+/// Whether it says how buffers are reached, and not by which algorithm.
+bool isForm(const std::string& name) {
+  return name == kPreferStaged || plan::parseProtocol(name).has_value();
 }
 
 /// Whether a preference may name it. Each algorithm that a collective has for some ranks and hosts
@@ -106,7 +112,7 @@ void requirePreference(const topology::Preference& p, const std::string& where) 
   const AlgorithmName named(p.algorithm);
   TUTTI_REQUIRE(named.wellFormed, where, ": \"", p.algorithm,
                 "\": behind the slash is no number of channels");
-  const bool form = named.algorithm == kPreferMapped || named.algorithm == kPreferStaged;
+  const bool form = isForm(named.algorithm);
   if (preferable(named.algorithm, *collective) && !(form && named.channels > 0)) return;
   std::vector<std::string> known = algorithmWords();
   std::erase_if(known, [&](const std::string& name) { return !preferable(name, *collective); });
@@ -118,7 +124,9 @@ void requirePreference(const topology::Preference& p, const std::string& where) 
 /// What the tuning table prefers for such a call.
 struct Preferred {
   const std::string* algorithm = nullptr;  ///< among staged plans
-  std::optional<bool> mapped;              ///< whether to ask for mapped buffers
+  const std::string* form = nullptr;       ///< how to reach buffers
+
+  bool isForm(const char* name) const { return form && *form == name; }
 };
 Preferred preferred(const plan::CollectiveRequest& request, const topology::Topology& topology,
                     const topology::Tuning& tuning) {
@@ -130,11 +138,8 @@ Preferred preferred(const plan::CollectiveRequest& request, const topology::Topo
     if (p.collective != name || p.ranks != topology.ranks || p.hosts != topology.hosts() ||
         p.blockBytes != bytes)
       continue;
-    if (p.algorithm == kPreferMapped || p.algorithm == kPreferStaged) {
-      if (!found.mapped) found.mapped = p.algorithm == kPreferMapped;
-    } else if (!found.algorithm) {
-      found.algorithm = &p.algorithm;
-    }
+    const std::string*& its = isForm(p.algorithm) ? found.form : found.algorithm;
+    if (!its) its = &p.algorithm;
   }
   return found;
 }
@@ -167,12 +172,13 @@ std::string ranksOf(const plan::CollectiveRequest& request, const topology::Topo
              request.deterministic ? ", or does not add in the canonical order" : "");
 }
 
-std::optional<PlanSpec> mappedForm(const plan::CollectiveRequest& request, const Candidate& staged,
-                                   const std::vector<Candidate>& mapped) {
-  if (!request.mappable || request.op == ReduceOp::PreMulSum || mapped.empty()) return {};
-  const bool pays = mapped.front().microseconds < staged.microseconds;
-  if (request.algorithm != "mapped" && (forced(request) || !pays)) return {};
-  return mapped.front().spec;
+/// What stages nothing, if that pays or `isAsked`.
+std::optional<PlanSpec> formOf(const plan::CollectiveRequest& request, const Candidate& staged,
+                               const std::vector<Candidate>& forms, bool isAsked) {
+  if (!request.mappable || request.op == ReduceOp::PreMulSum || forms.empty()) return {};
+  const bool pays = forms.front().microseconds < staged.microseconds;
+  if (!isAsked && (forced(request) || !pays)) return {};
+  return forms.front().spec;
 }
 
 constexpr const char* kByTable = ", as the tuning table prefers";
@@ -198,8 +204,11 @@ std::string reasonOf(const plan::CollectiveRequest& request, const Choice& choic
   if (choice.mapped)
     reason += base::message("; ", plan::toString(choice.mapped->algorithm),
                             " without staging where all buffers are mapped",
-                            preference.mapped ? kByTable : "");
-  else if (preference.mapped == false)
+                            preference.form ? kByTable : "");
+  if (choice.attached)
+    reason += base::message("; ", plan::toString(choice.attached->algorithm),
+                            " by reading others' memory where they are not");
+  if (preference.isForm(kPreferStaged))
     reason += base::message("; staged also where buffers are mapped", kByTable);
   return reason;
 }
@@ -220,9 +229,11 @@ void takeFile(const AlgorithmFile& file, const plan::CollectiveRequest& request,
   if (!mapped) {
     choice.spec = spec;
     choice.mapped.reset();
+    choice.attached.reset();
     choice.reason = base::message(request.describe(), ": ", plan);
   } else {
     choice.mapped = spec;
+    choice.attached.reset();
     choice.reason += base::message("; instead, where all buffers are mapped, ", plan);
   }
 }
@@ -238,15 +249,23 @@ Choice chooseFromLibrary(const plan::CollectiveRequest& request, const topology:
   }
   if (choice.candidates.empty()) nothingFits(request, topology);
   const std::vector<Candidate> mappedOnes = collect(Protocol::Mapped, request, topology, tuning);
+  const std::vector<Candidate> attachedOnes =
+      collect(Protocol::Attached, request, topology, tuning);
   const Preferred preference = preferred(request, topology, tuning);
-  plan::CollectiveRequest asked = request;
-  if (preference.mapped == true) asked.algorithm = kPreferMapped;
-  if (preference.mapped != false)
-    choice.mapped = mappedForm(asked, choice.candidates.front(), mappedOnes);
+  const auto isAsked = [&](const char* form) {
+    return request.algorithm == form || preference.isForm(form);
+  };
+  if (!preference.isForm(kPreferStaged)) {
+    const Candidate& staged = choice.candidates.front();
+    const bool reads = isAsked(kPreferAttached);
+    choice.mapped = formOf(request, staged, mappedOnes, reads || isAsked(kPreferMapped));
+    if (choice.mapped) choice.attached = formOf(request, staged, attachedOnes, reads);
+  }
   if (preference.algorithm) putFirst(*preference.algorithm, choice.candidates);
   choice.spec = choice.candidates.front().spec;
   const size_t simpleOnes = choice.candidates.size();
   choice.candidates.insert(choice.candidates.end(), mappedOnes.begin(), mappedOnes.end());
+  choice.candidates.insert(choice.candidates.end(), attachedOnes.begin(), attachedOnes.end());
   choice.reason = reasonOf(request, choice, simpleOnes, preference);
   return choice;
 }
@@ -261,7 +280,7 @@ std::string Choice::describe() const {
 }
 
 bool isNamed(const PlanSpec& spec, const std::string& name) {
-  if (spec.protocol == Protocol::Mapped) return name == kPreferMapped;
+  if (spec.protocol != Protocol::Simple) return name == plan::toString(spec.protocol);
   const AlgorithmName named(name);
   return named.algorithm == plan::toString(spec.algorithm) && named.wellFormed &&
          (named.channels == 0 || named.channels == spec.channels);

@@ -22,20 +22,24 @@ struct Candidate {
 struct Choice {
   PlanSpec spec;  ///< what to run
   std::optional<PlanSpec>
-      mapped;          ///< to run instead when every rank's buffers turn out to be mapped
+      mapped;  ///< to run instead when every rank's buffers turn out to be mapped
+  std::optional<PlanSpec>
+      attached;        ///< to run instead when they can be read, if not; never without `mapped`
   std::string reason;  ///< one sentence
-  std::vector<Candidate> candidates;  ///< everything considered: staged plans, fastest first, then
-                                      ///< mapped ones, fastest first
+  std::vector<Candidate> candidates;  ///< everything considered: staged plans, then mapped, then
+                                      ///< attached ones, each fastest first
   std::string describe() const;
 };
 
 /// Instead of a staged algorithm a preference may name one of these: whether mapped buffers are
-/// asked for. A call may have a preference of either kind.
+/// asked for, or such that can be read, too. A call may have a preference of either kind.
 inline constexpr const char* kPreferMapped = "mapped";
+inline constexpr const char* kPreferAttached = "attached";
 inline constexpr const char* kPreferStaged = "staged";
 
 /// Whether `name`, of a request, a preference or a measurement, is the plan's: its algorithm, as
-/// "ring", also with a number of channels, as "ring/2"; or "mapped", of all that stage nothing.
+/// "ring", also with a number of channels, as "ring/2"; or "mapped" or "attached", of all
+/// such plans.
 bool isNamed(const PlanSpec& spec, const std::string& name);
 
 /// The block size by which a preference knows such a call: a power of two.

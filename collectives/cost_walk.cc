@@ -18,7 +18,7 @@ constexpr double kHandOversLate = 2;  // fitted, as the constants are
 
 /// The constants, as this topology makes them.
 struct Rates {
-  Rates(const topology::Topology& topology, const topology::Tuning& tuning) {
+  Rates(const topology::Topology& topology, const topology::Tuning& tuning, Protocol protocol) {
     crowd = std::max(1.0, static_cast<double>(topology.ranksPerHost()) / topology.cores);
     // A core goes round the ranks that share it: those that wait look, and hand it on. A receiver
     // that has handed on its own sees a message some hand-overs late.
@@ -36,6 +36,10 @@ struct Rates {
              .copy = 1 / (tuning.copyGigabytesPerSecond * 1e3),
              .reduce = 1 / (tuning.reduceGigabytesPerSecond * 1e3),
              .mapped = 1 / (tuning.mappedGigabytesPerSecond * 1e3)};
+    if (protocol == Protocol::Attached) {
+      steps.read = tuning.attachMicroseconds;
+      steps.readByte = 1 / (tuning.attachGigabytesPerSecond * 1e3);
+    }
     if (topology.oversubscribed())
       cores = {.hostOf = topology.hostOf, .perHost = topology.cores, .handOver = yield};
   }
@@ -216,7 +220,7 @@ class Estimate {
 
 double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
                            const topology::Topology& topology, const topology::Tuning& tuning) {
-  const Rates rates(topology, tuning);
+  const Rates rates(topology, tuning, spec.protocol);
   const plan::PlanShape shape(spec, blockBytes, 1, topology.slotBytes);
   const double entry =
       spec.mapped.any() ? rates.entry + topology.ranks * rates.crowd * rates.steps.step : 0;

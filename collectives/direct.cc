@@ -223,6 +223,7 @@ std::vector<Step> stepsTwice(const DirectPlace& at) {
 
 std::optional<PlanSpec> specOnce(const SpecRequest& request) {
   if (request.protocol == Protocol::Mapped) return mappedSpec(request, Algorithm::OneShot);
+  if (request.protocol == Protocol::Attached) return attachedSpec(request, Algorithm::OneShot);
   PlanSpec spec = specOf(request, Algorithm::OneShot);
   spec.canonicalOrder = plan::isReduction(request.collective);
   return spec;
@@ -230,6 +231,7 @@ std::optional<PlanSpec> specOnce(const SpecRequest& request) {
 
 std::optional<PlanSpec> specTwice(const SpecRequest& request) {
   if (request.protocol == Protocol::Mapped) return mappedSpec(request, Algorithm::TwoShot);
+  if (request.protocol == Protocol::Attached) return attachedSpec(request, Algorithm::TwoShot);
   const Collective c = request.collective;
   if (!isOneOf(c, {Collective::AllReduce, Collective::Broadcast, Collective::Reduce})) return {};
   PlanSpec spec = specOf(request, Algorithm::TwoShot);
@@ -245,6 +247,7 @@ Program buildLanes(const PlanSpec& spec, int rank,
                    std::vector<Step> (*stepsOf)(const DirectPlace&)) {
   if (spec.ranks == 1) return buildAlone(spec);
   if (spec.protocol == Protocol::Mapped) return mappedProgram(spec, rank);
+  if (spec.protocol == Protocol::Attached) return attachedProgram(spec, rank);
   Program program;
   for (int lane = 0; lane < spec.channels; ++lane)
     program.lanes.push_back({lane, stepsOf({spec, rank, static_cast<uint32_t>(lane)})});
@@ -254,6 +257,7 @@ Program buildLanes(const PlanSpec& spec, int rank,
 Cost costOnce(const PlanSpec& spec) {
   if (spec.ranks == 1) return {};
   if (spec.protocol == Protocol::Mapped) return mappedCost(spec);
+  if (spec.protocol == Protocol::Attached) return attachedCost(spec);
   if (spec.collective == Collective::Barrier) return {1, 0, 0};
   return {1, plan::onlyRootGets(spec.collective) ? 1.0 : spec.ranks - 1.0, 1};
 }
@@ -261,6 +265,7 @@ Cost costOnce(const PlanSpec& spec) {
 Cost costTwice(const PlanSpec& spec) {
   if (spec.ranks == 1) return {};
   if (spec.protocol == Protocol::Mapped) return mappedCost(spec);
+  if (spec.protocol == Protocol::Attached) return attachedCost(spec);
   const double link = 2.0 / spec.ranks;
   // With two ranks nobody is left to pass a division on to.
   const int steps = spec.collective == Collective::Broadcast && spec.ranks == 2 ? 1 : 2;

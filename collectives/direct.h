@@ -38,6 +38,15 @@
 //   Gather, Scatter (one shot)                  steps 1, blocks 1
 //   AllToAll (one shot)                         steps 1, blocks P-1; not in place, where a peer
 //                                               would write what its owner has yet to read
+//
+// Attached (direct_attached.cc): the same where ranks can only read each other's memory. What a
+// rank has folded the others read in its output when it says so. Blocks count what a rank reads
+// from others and sends to them.
+//   AllReduce (two shot)                           steps 2, blocks 2(P-1)/P
+//   ReduceScatter, AllGather, AllToAll (one shot)  steps 1, blocks P-1; AllToAll not in place
+//   Broadcast, Scatter (one shot)                  steps 1, blocks 1
+// In a Reduce, a Gather or a Scan one rank would make most copies alone. By slots two ranks share
+// each, and that takes no longer.
 
 #include "collectives/algorithms.h"
 
@@ -50,5 +59,10 @@ AlgorithmInfo twoShot();
 std::optional<PlanSpec> mappedSpec(const SpecRequest& request, Algorithm algorithm);
 Program mappedProgram(const PlanSpec& spec, int rank);
 Cost mappedCost(const PlanSpec& spec);
+
+/// The attached forms, likewise.
+std::optional<PlanSpec> attachedSpec(const SpecRequest& request, Algorithm algorithm);
+Program attachedProgram(const PlanSpec& spec, int rank);
+Cost attachedCost(const PlanSpec& spec);
 
 }  // namespace tutti::collectives

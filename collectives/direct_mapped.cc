@@ -4,20 +4,15 @@
 namespace tutti::collectives {
 namespace {
 
-/// `owner`'s buffer as rank `rank` names it.
-Port at(int rank, int owner, Buffer buffer, uint32_t chunk) {
-  return owner == rank ? local(buffer, chunk) : mapped(owner, buffer, chunk);
-}
-
 void readAll(const PlanSpec& spec, Step& step, int rank, uint32_t chunk) {
-  for (int q = 0; q < spec.ranks; ++q) step.sources.push_back(at(rank, q, Buffer::In, chunk));
+  for (int q = 0; q < spec.ranks; ++q) step.sources.push_back(portOf(rank, q, Buffer::In, chunk));
   step.fold = Fold::Canonical;
   step.completes = true;
 }
 
 void writeAll(const PlanSpec& spec, Step& step, int rank, uint32_t chunk) {
   for (int k = 0; k < spec.ranks; ++k)
-    step.targets.push_back(at(rank, wrap(rank + k, spec.ranks), Buffer::Out, chunk));
+    step.targets.push_back(portOf(rank, wrap(rank + k, spec.ranks), Buffer::Out, chunk));
 }
 
 std::vector<Step> allToAll(const PlanSpec& spec, int rank) {
@@ -25,7 +20,7 @@ std::vector<Step> allToAll(const PlanSpec& spec, int rank) {
   for (int k = 0; k < spec.ranks; ++k) {
     const int to = wrap(rank + k, spec.ranks);
     steps.push_back({.sources = {local(Buffer::In, static_cast<uint32_t>(to))},
-                     .targets = {at(rank, to, Buffer::Out, static_cast<uint32_t>(rank))}});
+                     .targets = {portOf(rank, to, Buffer::Out, static_cast<uint32_t>(rank))}});
   }
   return steps;
 }
@@ -35,10 +30,10 @@ std::vector<Step> scan(const PlanSpec& spec, int rank) {
   const auto own = static_cast<uint32_t>(rank);
   std::vector<Step> steps;
   for (int q = 0; q < spec.ranks; ++q) {
-    Step step{.sources = {at(rank, q, Buffer::In, own)},
-              .targets = {at(rank, q, Buffer::Out, own)}};
+    Step step{.sources = {portOf(rank, q, Buffer::In, own)},
+              .targets = {portOf(rank, q, Buffer::Out, own)}};
     if (q > 0) {
-      step.sources.insert(step.sources.begin(), at(rank, q - 1, Buffer::Out, own));
+      step.sources.insert(step.sources.begin(), portOf(rank, q - 1, Buffer::Out, own));
       step.fold = Fold::Listed;
     }
     steps.push_back(std::move(step));
@@ -63,19 +58,19 @@ std::vector<Step> work(const PlanSpec& spec, int rank) {
       writeAll(spec, step, rank, own);
       break;
     case Collective::Broadcast:
-      step.sources = {at(rank, spec.root, Buffer::In, own)};
+      step.sources = {portOf(rank, spec.root, Buffer::In, own)};
       writeAll(spec, step, rank, own);
       break;
     case Collective::Reduce:
       readAll(spec, step, rank, own);
-      step.targets = {at(rank, spec.root, Buffer::Out, own)};
+      step.targets = {portOf(rank, spec.root, Buffer::Out, own)};
       break;
     case Collective::Gather:
       step.sources = {local(Buffer::In, 0)};
-      step.targets = {at(rank, spec.root, Buffer::Out, own)};
+      step.targets = {portOf(rank, spec.root, Buffer::Out, own)};
       break;
     case Collective::Scatter:
-      step.sources = {at(rank, spec.root, Buffer::In, own)};
+      step.sources = {portOf(rank, spec.root, Buffer::In, own)};
       step.targets = {local(Buffer::Out, 0)};
       break;
     case Collective::AllToAll: return allToAll(spec, rank);

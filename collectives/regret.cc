@@ -46,6 +46,7 @@ double timeOf(const MeasuredCall& call, const PlanSpec& spec) {
 
 double timeOf(const MeasuredCall& call, const Choice& choice) {
   if (choice.mapped && call.windows) return timeOf(call, *choice.mapped);
+  if (choice.attached) return timeOf(call, *choice.attached);
   const double asking =
       choice.mapped ? call.policyMicroseconds / plan::MappedBufferPolicy::kEvery : 0;
   return timeOf(call, choice.spec) + asking;
@@ -55,9 +56,10 @@ double timeOf(const MeasuredCall& call, const Choice& choice) {
 /// (type, reduction and root).
 auto chosenBy(const MeasuredCall& call) {
   const topology::Topology& t = call.topology;
-  return std::tuple<plan::Collective, uint64_t, int, int, size_t, int, const std::vector<int>&>(
-      call.request.collective, preferenceBytes(call.request), t.ranks, t.cores, t.slotBytes,
-      t.channels, t.hostOf);
+  return std::tuple<plan::Collective, uint64_t, int, int, size_t, int, bool,
+                    const std::vector<int>&>(call.request.collective, preferenceBytes(call.request),
+                                             t.ranks, t.cores, t.slotBytes, t.channels, t.attached,
+                                             t.hostOf);
 }
 
 bool sameCall(const MeasuredCall& a, const MeasuredCall& b) {
@@ -129,11 +131,13 @@ void preferFor(const Alike& calls, Tuning& tuning) {
                                 .algorithm = algorithm};
   };
   std::vector<std::vector<topology::Preference>> ways;
-  for (const char* form : {kPreferStaged, kPreferMapped}) ways.push_back({preference(form)});
+  std::vector<const char*> forms{kPreferStaged, kPreferMapped};
+  if (first.topology.attached) forms.push_back(kPreferAttached);
+  for (const char* form : forms) ways.push_back({preference(form)});
   for (const auto& entry : first.microseconds)
-    if (entry.first != kPreferMapped) ways.push_back({preference(entry.first)});
-  for (size_t i = 0, single = ways.size(); i < 2; ++i)
-    for (size_t k = 2; k < single; ++k) ways.push_back({ways[i][0], ways[k][0]});
+    if (!plan::parseProtocol(entry.first)) ways.push_back({preference(entry.first)});
+  for (size_t i = 0, single = ways.size(); i < forms.size(); ++i)
+    for (size_t k = forms.size(); k < single; ++k) ways.push_back({ways[i][0], ways[k][0]});
   Tuning best = tuning;
   const auto badness = [&](const Tuning& some) {
     const Regrets all = regretsOf(calls, some);
@@ -205,12 +209,12 @@ MeasuredCall between(const MeasuredCall& small, const MeasuredCall& large, uint6
 /// The calls, and those of sizes between theirs: for each power of two, up to which one choice is
 /// made for all blocks, one in the midst of these, and the largest.
 std::vector<MeasuredCall> withThoseBetween(std::span<const MeasuredCall> calls) {
-  std::map<std::tuple<plan::Collective, bool, std::vector<int>, int, int, size_t, int>, Alike>
+  std::map<std::tuple<plan::Collective, bool, std::vector<int>, int, int, size_t, int, bool>, Alike>
       series;
   for (const MeasuredCall& call : calls) {
     const topology::Topology& t = call.topology;
     series[{call.request.collective, call.windows, t.hostOf, t.ranks, t.cores, t.slotBytes,
-            t.channels}]
+            t.channels, t.attached}]
         .push_back(&call);
   }
   std::vector<MeasuredCall> all(calls.begin(), calls.end());

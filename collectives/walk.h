@@ -21,6 +21,8 @@ struct StepRates {
   double step;                  ///< microseconds for it and again for each message beyond the first
   double copy, reduce, mapped;  ///< microseconds per byte copied to a target, folded from a source,
                                 ///< touched in mapped memory
+  double read = 0, readByte = 0;  ///< microseconds of a read of another rank's memory, and per
+                                  ///< byte; of a plan that is attached, and otherwise 0
 };
 
 /// The cores of each host, where its ranks share them. A core runs one step at a time.
@@ -78,7 +80,7 @@ class LinkUse {
 
 /// Microseconds of a step of these ports: of a program or of a flat plan. Overhead for the step and
 /// each message beyond the first, one fold of all sources, and a copy to each target (the fold
-/// writes the first one).
+/// writes the first one). Attached, each operand of another rank is read before.
 template <class Ports>
 double durationOf(const Ports& from, const Ports& to, const StepRates& rates, double chunkBytes) {
   using Kind = plan::Port::Kind;
@@ -94,6 +96,11 @@ double durationOf(const Ports& from, const Ports& to, const StepRates& rates, do
   for (const auto& port : from) look(port, sources);
   for (const auto& port : to) look(port, targets);
   double time = rates.step * std::max(1, messages);
+  if (rates.readByte > 0 && messages == 0) {
+    time += mappedPorts * (rates.read + bytes * rates.readByte);
+    const bool isRead = mappedPorts == 1 && sources == 1;
+    return time + (isRead ? 0 : bytes * (sources + targets) * rates.mapped);
+  }
   if (mappedPorts > 0) return time + bytes * (sources + targets) * rates.mapped;
   if (sources > 1) time += bytes * (sources * rates.reduce + (targets - 1) * rates.copy);
   if (sources == 1) time += bytes * targets * rates.copy;

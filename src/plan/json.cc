@@ -210,7 +210,7 @@ PlanSpec specOf(const Value& value) {
   PlanSpec s;
   s.collective = fields.take("collective").named<Collective>(kCollectiveCount, toString);
   s.algorithm = fields.take("algorithm").named<Algorithm>(kAlgorithmCount + 1, toString);
-  s.protocol = fields.take("protocol").named<Protocol>(2, toString);
+  s.protocol = fields.take("protocol").named<Protocol>(3, toString);
   s.ranks = fields.take("ranks").integer(1, kMostRanksRead);
   s.root = fields.take("root").integer(0, s.ranks - 1);
   s.hosts = fields.take("hosts").list(static_cast<size_t>(s.ranks), [&](const Value& host) {

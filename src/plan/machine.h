@@ -67,6 +67,7 @@ class SymbolicMachine {
   void readPlaces(const FlatPort& port, uint32_t lane, uint32_t step);
   void compute(uint32_t step);
   ExpressionId valueOf(const FlatStep& step, size_t chunk);
+  bool isCopyOntoItself(const Place& place, uint32_t step, uint32_t chunk) const;
   void writePlaces(const FlatPort& port, uint32_t lane, uint32_t step);
   void judge();
   void judgeRank(int rank);

@@ -100,11 +100,20 @@ void SymbolicMachine::compute(uint32_t step) {
   }
 }
 
+/// Chunk `chunk` of a copy in place. The host's executor, the only one that runs attached plans,
+/// leaves it alone, so that others may read it meanwhile.
+bool SymbolicMachine::isCopyOntoItself(const Place& place, uint32_t step, uint32_t chunk) const {
+  const FlatStep& s = flat_.steps[step];
+  return spec_.protocol == Protocol::Attached && inPlace_ && s.sources == 1 && !s.completes &&
+         place.readStamp == (stamp_ << 20 | chunk);
+}
+
 void SymbolicMachine::writePlaces(const FlatPort& port, uint32_t lane, uint32_t step) {
   const int round = lanes_[lane].round;
   for (uint32_t i = 0; i < port.chunks && !error_; ++i) {
     const size_t at = placeOf(port.rank, port.buffer, port.chunk + i, round);
     Place& place = places_[at];
+    if (isCopyOntoItself(place, step, i)) continue;
     if (place.writeStamp == stamp_) refuse(step, "writes " + nameOfPlace(port, i) + " twice");
     if (place.readStamp >> 20 == stamp_ && (place.readStamp & 0xFFFFF) != i)
       refuse(step, "writes " + nameOfPlace(port, i) + ", which it reads as another chunk");

@@ -17,7 +17,7 @@ constexpr std::array<const char*, kCollectiveCount> kCollectives{
     "gather",     "scatter",    "alltoall",       "scan",      "barrier"};
 constexpr std::array<const char*, kAlgorithmCount + 1> kAlgorithms{
     "ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical", "file"};
-constexpr std::array<const char*, 2> kProtocols{"simple", "mapped"};
+constexpr std::array<const char*, 3> kProtocols{"simple", "mapped", "attached"};
 constexpr std::array<const char*, 3> kBuffers{"in", "out", "scratch"};
 
 template <size_t N, class T>
@@ -40,9 +40,15 @@ std::optional<Collective> parseCollective(const std::string& name) {
 }
 
 std::vector<std::string> collectiveNames() { return {kCollectives.begin(), kCollectives.end()}; }
+std::optional<Protocol> parseProtocol(const std::string& name) {
+  for (const Protocol each : {Protocol::Mapped, Protocol::Attached})
+    if (name == toString(each)) return each;
+  return {};
+}
 std::vector<std::string> algorithmNames() {
   std::vector<std::string> names(kAlgorithms.begin(), kAlgorithms.begin() + kAlgorithmCount);
-  names.emplace_back(toString(Protocol::Mapped));
+  for (const Protocol each : {Protocol::Mapped, Protocol::Attached})
+    names.emplace_back(toString(each));
   return names;
 }
 

@@ -48,18 +48,21 @@ enum class Algorithm : uint8_t {
 };
 /// Those of the library: all but File, which is the last.
 inline constexpr int kAlgorithmCount = 7;
-/// How bytes move: staged in slots, or straight into mapped buffers. (LL, LL128 and copy engines
-/// are the GPU executors' and join this list with them.)
-enum class Protocol : uint8_t { Simple, Mapped };
+/// How bytes move: staged in slots, straight into mapped buffers, or read where they lie by ranks
+/// that cannot write there. (LL, LL128 and copy engines are the GPU executors' and join this list
+/// with them.)
+enum class Protocol : uint8_t { Simple, Mapped, Attached };
 enum class Buffer : uint8_t { In, Out, Scratch };
 
 const char* toString(Collective);  ///< "all_reduce", ...
 const char* toString(Algorithm);   ///< "ring", "double_tree", "recursive", ...
-const char* toString(Protocol);    ///< "simple", "mapped"
+const char* toString(Protocol);    ///< "simple", "mapped", "attached"
 const char* toString(Buffer);      ///< "in", "out", "scratch"
 std::optional<Collective> parseCollective(const std::string& name);
 std::vector<std::string> collectiveNames();
-/// The library's, and "mapped", which forces a protocol.
+/// Of those that stage nothing.
+std::optional<Protocol> parseProtocol(const std::string& name);
+/// The library's, and "mapped" and "attached", which force a protocol.
 std::vector<std::string> algorithmNames();
 
 /// True where results are sums over all ranks.
@@ -91,7 +94,7 @@ constexpr bool getsBlocks(Collective c) {
 struct Port {
   enum class Kind : uint8_t {
     Local,    ///< this rank's `buffer`
-    Mapped,   ///< `rank`'s `buffer`, addressed from here
+    Mapped,   ///< `rank`'s `buffer`, addressed or read from here
     Channel,  ///< as a source: the next message from `rank`; as a target: a message to `rank`
   };
   Kind kind = Kind::Local;

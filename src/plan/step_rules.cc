@@ -31,8 +31,9 @@ std::string faultOfBuffer(const PlanSpec& spec, int owner, const Port& port, boo
     return base::message("rank ", owner, " has no ", toString(port.buffer), " buffer in ",
                          toString(spec.collective));
   if (port.kind != Port::Kind::Mapped) return {};
-  if (spec.protocol != Protocol::Mapped || port.buffer == Buffer::Scratch)
+  if (spec.protocol == Protocol::Simple || port.buffer == Buffer::Scratch)
     return "maps what is not mapped";
+  if (target && spec.protocol == Protocol::Attached) return "writes another rank's buffer";
   if (!(port.buffer == Buffer::In ? spec.mapped.in : spec.mapped.out))
     return base::message("maps an ", toString(port.buffer), " buffer, unlike the spec");
   return {};
@@ -114,8 +115,8 @@ std::string faultOfSpec(const PlanSpec& spec) {
     return base::message(toString(spec.collective), " has a root other than 0");
   if (spec.channels < 1 || spec.divisions < 1 || spec.minSlots < 1)
     return "channels, divisions and slots begin at 1";
-  if ((spec.protocol == Protocol::Mapped) != spec.mapped.any())
-    return "the mapped protocol and mapped buffers go together";
+  if ((spec.protocol != Protocol::Simple) != spec.mapped.any())
+    return "mapped buffers go together with the mapped and the attached protocol";
   if (spec.hosts.empty()) return {};
   if (spec.hosts.size() != static_cast<size_t>(spec.ranks))
     return base::message("hosts of ", spec.hosts.size(), " ranks for ", spec.ranks, " ranks");

@@ -25,6 +25,7 @@ std::string Topology::describe() const {
                                    cores == 1 ? " core" : " cores", hosts() == 1 ? "" : " each");
   text += base::message(", slots of ", slotBytes, " bytes");
   if (hosts() > 1) text += base::message(" in ", channels, " channels");
+  if (attached) text += ", attached to each other's memory";
   if (oversubscribed()) text += ", oversubscribed";
   if (!apart.empty())
     text += base::message(", ", apart.size(), apart.size() == 1 ? " pair" : " pairs",

@@ -18,6 +18,7 @@ struct Topology {
   std::vector<int> hostOf;     ///< host number of each rank, from 0; empty: all on one
   size_t slotBytes = 65536;    ///< what one message between two ranks can carry
   int channels = 2;            ///< rings between two ranks, in each direction
+  bool attached = false;       ///< all are on one host and read each other's memory
   size_t lanes = SIZE_MAX;     ///< most of a rank: on GPUs as many as their blocks hold
   size_t operands = SIZE_MAX;  ///< most sources and targets of a step
   /// Ranks of one host whose messages to each other pass links of theirs to the host's memory: GPUs

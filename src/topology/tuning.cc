@@ -9,7 +9,7 @@
 namespace tutti::topology {
 namespace {
 
-constexpr uint32_t kTuningVersion = 7;
+constexpr uint32_t kTuningVersion = 8;
 constexpr size_t kMostNameBytes = 32;
 constexpr int kMostRanks = 1 << 24;
 
@@ -19,6 +19,8 @@ constexpr std::array kConstants{
     Constant{"copyGigabytesPerSecond", &Tuning::copyGigabytesPerSecond, 1e-6, 1e6},
     Constant{"reduceGigabytesPerSecond", &Tuning::reduceGigabytesPerSecond, 1e-6, 1e6},
     Constant{"mappedGigabytesPerSecond", &Tuning::mappedGigabytesPerSecond, 1e-6, 1e6},
+    Constant{"attachMicroseconds", &Tuning::attachMicroseconds, 0, 1e6},
+    Constant{"attachGigabytesPerSecond", &Tuning::attachGigabytesPerSecond, 1e-6, 1e6},
     Constant{"entryMicroseconds", &Tuning::entryMicroseconds, 0, 1e6},
     Constant{"yieldMicroseconds", &Tuning::yieldMicroseconds, 0, 1e6},
     Constant{"networkMicroseconds", &Tuning::networkMicroseconds, 0, 1e6},

@@ -36,8 +36,10 @@ struct Tuning {
   double copyGigabytesPerSecond = 15;      ///< one rank copying through a slot, in and out
   double reduceGigabytesPerSecond = 32.5;  ///< one rank folding, per byte of one source
   double mappedGigabytesPerSecond =
-      42;  ///< one rank reading or writing mapped memory, per byte touched
-  double entryMicroseconds = 0.006;  ///< exchanging entry records between two ranks
+      42;                         ///< one rank reading or writing mapped memory, per byte touched
+  double attachMicroseconds = 2;  ///< one read of another rank's memory, without data
+  double attachGigabytesPerSecond = 8;  ///< one rank reading another one's memory
+  double entryMicroseconds = 0.006;     ///< exchanging entry records between two ranks
   double yieldMicroseconds = 0.65;  ///< handing a core to the next rank, when ranks outnumber cores
   // Between hosts; the defaults are those of TCP over Ethernet of 10 Gbit/s.
   double networkMicroseconds = 25;     ///< one message, from ready to seen, without data

@@ -43,6 +43,7 @@ TEST(AlgorithmFile, TakesEveryPlanOfTheLibrary) {
   for (const AlgorithmInfo& info : registry().algorithms())
     for (const int ranks : {1, 2, 5, 8})
       for (const PlanSpec& spec : test::specsOf(info, ranks, 2)) {
+        if (spec.protocol == Protocol::Attached) continue;
         const std::vector<Program> programs = test::programsOf(info, spec);
         const AlgorithmFile file("p.json", plan::toJson(spec, programs));
         EXPECT_EQ(file.spec().algorithm, Algorithm::File);
@@ -198,6 +199,12 @@ TEST(AlgorithmFile, SaysWhichCallsItCannotServe) {
   EXPECT_EQ(mapped.misfit({.op = ReduceOp::PreMulSum, .mappable = true}, four),
             "maps buffers, which premulsum cannot");
   EXPECT_EQ(mapped.misfit({.mappable = true, .mayBeInPlace = true}, four), "");
+  tests::expectError(tests::outcomeOf([] {
+                       AlgorithmFile("p.json",
+                                     textOf(Algorithm::TwoShot,
+                                            {Collective::AllReduce, Protocol::Attached, 4, 0, 1}));
+                     }),
+                     ErrorCode::InvalidArgument, "spec.protocol is attached");
   const AlgorithmFile unsafe(
       "p.json", textOf(Algorithm::OneShot, {Collective::AllToAll, Protocol::Mapped, 4, 0, 1}));
   EXPECT_EQ(unsafe.misfit({.collective = Collective::AllToAll, .mappable = true}, four), "");

@@ -124,7 +124,7 @@ TEST(Chooser, ForcedAlgorithmsAreTakenOrRefused) {
   EXPECT_EQ(
       refusal({.algorithm = "rings"}),
       "algorithm \"rings\" is not ring, double_tree, recursive, one_shot, two_shot, pairwise, "
-      "hierarchical, mapped or file; did you mean ring?");
+      "hierarchical, mapped, attached or file; did you mean ring?");
   for (const char* name : {"ring/", "ring/0", "ring/-1", "ring/2x", "ring/2/2", "ring/99999999999"})
     EXPECT_EQ(refusal({.algorithm = name}),
               base::message("algorithm \"", name, "\": behind the slash is no number of channels"));
@@ -177,6 +177,36 @@ TEST(Chooser, OffersMappedFormsWhereThatPays) {
     EXPECT_EQ(choice.candidates.back().microseconds < choice.candidates.front().microseconds,
               entry == 0);
   }
+}
+
+TEST(Chooser, OffersAttachedFormsWhereRanksReadEachOther) {
+  Topology topology{.ranks = 2, .cores = 2};
+  Tuning tuning;
+  const auto isOffered = [&](uint64_t count, const char* algorithm = "",
+                             Collective collective = Collective::Broadcast) {
+    const Choice choice =
+        choose({.collective = collective, .count = count, .mappable = true, .algorithm = algorithm},
+               topology, tuning);
+    EXPECT_TRUE(choice.mapped || !choice.attached);
+    return choice.attached.has_value();
+  };
+  constexpr uint64_t kMany = 1 << 20;
+  EXPECT_FALSE(isOffered(kMany));
+  EXPECT_FALSE(isOffered(kMany, "attached"));
+  topology.attached = true;
+  EXPECT_TRUE(isOffered(kMany));
+  EXPECT_FALSE(isOffered(16));
+  EXPECT_TRUE(isOffered(16, "attached"));
+  EXPECT_FALSE(isOffered(kMany, "ring"));
+  EXPECT_FALSE(isOffered(kMany, "attached", Collective::Gather));
+  tuning.preferences = {{"broadcast", 2, 1, 64, "attached"},
+                        {"broadcast", 2, 1, 4 * kMany, "staged"}};
+  EXPECT_TRUE(isOffered(16));
+  EXPECT_FALSE(isOffered(kMany));
+  tuning = {.attachGigabytesPerSecond = 1e-3};
+  EXPECT_FALSE(isOffered(kMany));
+  topology.hostOf = {0, 1};
+  EXPECT_FALSE(isOffered(kMany, "attached"));
 }
 
 TEST(Chooser, TakesWhatTheTuningTablePrefers) {
@@ -266,7 +296,7 @@ prefer = [
   EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
   EXPECT_EQ(outcome.text, path +
                               ", line 4: alltoall has no algorithm \"ring\": one_shot, "
-                              "pairwise, mapped or staged");
+                              "pairwise, mapped, attached or staged");
   std::remove(path.c_str());
 }
 

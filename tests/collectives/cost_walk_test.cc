@@ -14,7 +14,10 @@ using topology::Tuning;
 
 /// Only messages take time.
 Tuning latencyOnly() {
-  return {.messageMicroseconds = 1, .stepMicroseconds = 0, .entryMicroseconds = 0};
+  return {.messageMicroseconds = 1,
+          .stepMicroseconds = 0,
+          .attachMicroseconds = 0,
+          .entryMicroseconds = 0};
 }
 
 TEST(CostWalk, WithoutDataItIsTheLongestChainOfMessages) {
@@ -25,6 +28,24 @@ TEST(CostWalk, WithoutDataItIsTheLongestChainOfMessages) {
             predictMicroseconds(info, spec, 0, {.ranks = ranks, .cores = ranks}, latencyOnly());
         EXPECT_DOUBLE_EQ(time, info.cost(spec).steps) << spec.describe();
       }
+}
+
+TEST(CostWalk, AttachedOperandsAreReadBeforeTheyAreFolded) {
+  const Tuning tuning{.messageMicroseconds = 0,
+                      .stepMicroseconds = 0,
+                      .mappedGigabytesPerSecond = 4,
+                      .attachMicroseconds = 3,
+                      .attachGigabytesPerSecond = 2,
+                      .entryMicroseconds = 0};
+  const auto time = [&](Collective collective) {
+    const AlgorithmInfo& info = registry().find(Algorithm::OneShot);
+    const auto spec = info.spec({collective, Protocol::Attached, 2, 0, 1});
+    return predictMicroseconds(info, spec.value(), 64'000, {.ranks = 2, .cores = 2}, tuning);
+  };
+  const double read = 3 + 64 / 2.0, touched = 64 / 4.0;
+  EXPECT_DOUBLE_EQ(time(Collective::Broadcast), read);
+  EXPECT_DOUBLE_EQ(time(Collective::AllGather), read + 2 * touched);  // its own block is mapped
+  EXPECT_DOUBLE_EQ(time(Collective::ReduceScatter), read + 3 * touched);
 }
 
 TEST(CostWalk, ARingOfFourSpendsSevenCopiesAndSixOperands) {

@@ -167,7 +167,7 @@ TEST_F(BrokenPlan, HasAValueThatCannotBe) {
   refused("/spec/algorithm", 7,
           "spec.algorithm is 7, none of ring, double_tree, recursive, one_shot, two_shot, "
           "pairwise, hierarchical, file");
-  refused("/spec/protocol", "fast", "spec.protocol is \"fast\", none of simple, mapped");
+  refused("/spec/protocol", "fast", "spec.protocol is \"fast\", none of simple, mapped, attached");
   for (const Json& ranks : {Json(0), Json(-1), Json(257), Json(4.0), Json("4"), Json(nullptr)})
     refused("/spec/ranks", ranks,
             "spec.ranks is " + ranks.dump() + ", not a whole number from 1 to 256");

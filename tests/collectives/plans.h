@@ -63,7 +63,7 @@ inline std::vector<PlanSpec> specsOf(const AlgorithmInfo& info, int ranks, int c
                                      const Placements& placements) {
   std::vector<PlanSpec> specs;
   for (int c = 0; c < plan::kCollectiveCount; ++c)
-    for (Protocol protocol : {Protocol::Simple, Protocol::Mapped})
+    for (Protocol protocol : {Protocol::Simple, Protocol::Mapped, Protocol::Attached})
       for (int root : rootsOf(static_cast<Collective>(c), ranks))
         for (const std::vector<int>& hosts : placements)
           if (auto spec =

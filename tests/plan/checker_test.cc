@@ -263,6 +263,20 @@ TEST(Checker, MappedBuffersStayUntilTheirReadersTell) {
   expectRefusal(refusal(spec, mappedBroadcast(0, 2)), {"after rank 0 has ended"});
 }
 
+// Each copy in place may go on while others read it, as it changes nothing.
+TEST(Checker, AttachedBuffersAreReadAndNeverWritten) {
+  PlanSpec spec = handmadeSpec(Collective::Broadcast, 2);
+  spec.protocol = Protocol::Attached;
+  spec.mapped.in = true;
+  spec.messageChunks = 0;
+  EXPECT_EQ(refusal(spec, mappedBroadcast(1, 1)), "");
+  spec.mapped = {.out = true};
+  std::vector<Program> programs = mappedBroadcast(1, 1);
+  programs[0].lanes[0].steps[0].targets = {local(Buffer::Out, 0), mapped(1, Buffer::Out, 0)};
+  expectRefusal(refusal(spec, programs),
+                {"rank 0, lane 0, step 0", "writes another rank's buffer"});
+}
+
 TEST(Checker, InPlaceIsNotClaimedWrongly) {
   PlanSpec spec = handmadeSpec(Collective::AllReduce, 2);
   spec.protocol = Protocol::Mapped;

@@ -31,7 +31,7 @@ constexpr int64_t kLeastCalls = 3, kMostCalls = 300;
 
 /// Between hosts each with all numbers of channels that the chooser knows.
 std::vector<std::string> timedAlgorithms(const topology::Topology& topology) {
-  std::vector<std::string> names{collectives::kPreferMapped};
+  std::vector<std::string> names{collectives::kPreferMapped, collectives::kPreferAttached};
   for (int i = 0; i < plan::kAlgorithmCount; ++i) {
     const std::string name = plan::toString(static_cast<plan::Algorithm>(i));
     if (topology.hosts() == 1) names.push_back(name);
@@ -83,6 +83,7 @@ std::optional<collectives::Choice> forcedChoice(const std::string& name, const C
          .algorithm = name},
         communicator::Inspection::topology(c), communicator::Inspection::tuning(c));
     if (name == collectives::kPreferMapped && !choice.mapped) return {};
+    if (name == collectives::kPreferAttached && !choice.attached) return {};
     return choice;
   } catch (const Error&) {
     return {};
@@ -244,7 +245,7 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), blockBytes);
   std::vector<std::string> names;
   for (const auto& [name, communicator] : forced_)
-    if ((options.windows || name != collectives::kPreferMapped) &&
+    if (name != (options.windows ? collectives::kPreferAttached : collectives::kPreferMapped) &&
         forcedChoice(name, c_, options, blockBytes))
       names.push_back(name);
   requireMemoryForCalls(c_, options, bytes, options.windows ? 1 + names.size() : 1);

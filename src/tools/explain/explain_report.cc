@@ -35,11 +35,13 @@ ExplainedAlgorithm explainedAlgorithm(const Candidate& candidate, const Situatio
 ExplainedRange explainedRange(const Choice& choice) {
   return {.algorithm = toString(choice.spec.algorithm),
           .channels = choice.spec.channels,
-          .mapped = choice.mapped ? toString(choice.mapped->algorithm) : ""};
+          .mapped = choice.mapped ? toString(choice.mapped->algorithm) : "",
+          .attached = choice.attached ? toString(choice.attached->algorithm) : ""};
 }
 
 bool isAlike(const ExplainedRange& a, const ExplainedRange& b) {
-  return a.algorithm == b.algorithm && a.channels == b.channels && a.mapped == b.mapped;
+  return a.algorithm == b.algorithm && a.channels == b.channels && a.mapped == b.mapped &&
+         a.attached == b.attached;
 }
 
 /// What is chosen as blocks grow.
@@ -62,6 +64,8 @@ std::string rangeText(const ExplainedRange& range) {
   if (range.channels > 1) chosen += base::message(", ", range.channels, " channels");
   if (!range.mapped.empty())
     chosen += "; " + range.mapped + " without staging where all buffers are mapped";
+  if (!range.attached.empty())
+    chosen += "; " + range.attached + " by reading others' memory where they are not";
   return base::TextTable({{6, 2, true}, {10, 0}, {0, 2, true}})
       .row({range.mostBytes ? "up to " : "beyond",
             range.mostBytes ? bytesText(*range.mostBytes) : "", chosen});
@@ -83,11 +87,12 @@ std::string algorithmsText(const Explanation& e) {
   std::string text = row("", "predicted us", "for one byte", "measured us",
                          {"messages", "sent by a rank", "algorithm"});
   for (const ExplainedAlgorithm& a : e.algorithms)
-    text += row(a.chosen ? "*" : "", base::fixed(a.predictedUs, 2), base::fixed(a.oneByteUs, 2),
-                a.measuredUs ? base::fixed(*a.measuredUs, 2) : "-",
-                {std::to_string(a.messages), bytesText(a.sentBytes),
-                 base::message(a.algorithm, a.protocol == "mapped" ? ", mapped, " : ", ",
-                               countText(static_cast<uint64_t>(a.channels), "channel"))});
+    text +=
+        row(a.chosen ? "*" : "", base::fixed(a.predictedUs, 2), base::fixed(a.oneByteUs, 2),
+            a.measuredUs ? base::fixed(*a.measuredUs, 2) : "-",
+            {std::to_string(a.messages), bytesText(a.sentBytes),
+             base::message(a.algorithm, a.protocol == "simple" ? ", " : ", " + a.protocol + ", ",
+                           countText(static_cast<uint64_t>(a.channels), "channel"))});
   return text;
 }
 
@@ -107,7 +112,8 @@ Json rangeJson(const ExplainedRange& range) {
   return {{"most_bytes", range.mostBytes ? Json(*range.mostBytes) : Json(nullptr)},
           {"algorithm", range.algorithm},
           {"channels", range.channels},
-          {"mapped", range.mapped.empty() ? Json(nullptr) : Json(range.mapped)}};
+          {"mapped", range.mapped.empty() ? Json(nullptr) : Json(range.mapped)},
+          {"attached", range.attached.empty() ? Json(nullptr) : Json(range.attached)}};
 }
 
 }  // namespace
@@ -117,7 +123,8 @@ Explanation explain(const Situation& s) {
   Explanation e{.request = s.request, .topology = s.topology, .reason = choice.reason};
   for (const Candidate& candidate : choice.candidates) {
     ExplainedAlgorithm& a = e.algorithms.emplace_back(explainedAlgorithm(candidate, s));
-    a.chosen = candidate.spec == choice.spec || (choice.mapped && candidate.spec == *choice.mapped);
+    a.chosen = candidate.spec == choice.spec || candidate.spec == choice.mapped ||
+               candidate.spec == choice.attached;
     if (!s.times) continue;
     const auto measured = std::ranges::find_if(*s.times, [&](const auto& entry) {
       return collectives::isNamed(candidate.spec, entry.first);

@@ -17,7 +17,7 @@ namespace tutti::tools {
 struct ExplainedAlgorithm {
   std::string algorithm, protocol;
   int channels = 1;
-  bool chosen = false;  ///< or taken where all buffers are mapped
+  bool chosen = false;  ///< or taken where all buffers are mapped, or can be read
   double predictedUs = 0, oneByteUs = 0;
   std::optional<double> measuredUs;
   int messages = 0;  ///< one after another
@@ -29,7 +29,8 @@ struct ExplainedRange {
   std::optional<uint64_t> mostBytes;  ///< none: beyond all
   std::string algorithm;
   int channels = 1;
-  std::string mapped;  ///< the algorithm where all buffers are mapped; or empty
+  std::string mapped;    ///< the algorithm where all buffers are mapped; or empty
+  std::string attached;  ///< the algorithm where they are not, but can be read; or empty
 };
 
 struct Explanation {

@@ -24,6 +24,7 @@ Verdict verdictOf(const nlohmann::json& object) {
   topology.cores = numberOf(object, "cores", 1, kMostRanks);
   topology.slotBytes = numberOf<size_t>(object, "slot_bytes", 64, size_t{1} << 30);
   topology.channels = numberOf(object, "channels", 1, 64);
+  if (object.contains("attached")) topology.attached = object.at("attached").get<bool>();
   const auto& hosts = object.at("hosts");
   if (!hosts.is_array()) throw std::runtime_error("hosts is no list");
   for (const auto& host : hosts)
@@ -54,6 +55,7 @@ std::string jsonOf(const Verdict& verdict) {
                       {"hosts", topology.hostOf},
                       {"slot_bytes", topology.slotBytes},
                       {"channels", topology.channels},
+                      {"attached", topology.attached},
                       {"microseconds", times},
                       {"ratio", rounded(verdict.ratio)},
                       {"ratio_low", rounded(verdict.leastRatio)}};

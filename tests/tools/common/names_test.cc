@@ -21,8 +21,8 @@ TEST(Names, AreAllThatAreParsed) {
   EXPECT_EQ(collectiveNames().size(), static_cast<size_t>(plan::kCollectiveCount));
   for (const std::string& name : collectiveNames())
     EXPECT_EQ(plan::toString(collectiveNamed(name)), name);
-  EXPECT_EQ(algorithmNames().back(), "mapped");
-  EXPECT_EQ(algorithmNames().size(), plan::kAlgorithmCount + 1u);
+  EXPECT_EQ(algorithmNames().back(), "attached");
+  EXPECT_EQ(algorithmNames().size(), plan::kAlgorithmCount + 2u);
 }
 
 TEST(Names, AreListedWhereOneIsRefused) {

@@ -12,6 +12,7 @@
 /// Rings are concrete classes without virtual functions, because they are the hot path.
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -128,6 +129,10 @@ class SendRing {
     return static_cast<int32_t>(memory_.completed->load(std::memory_order_acquire) - message) >= 0;
   }
   uint32_t sent() const { return sent_; }  ///< number of the last message
+  /// True if the receiver has given the slots of all messages up to `message` back.
+  bool taken(uint32_t message) const {
+    return static_cast<int32_t>(memory_.credit->load(std::memory_order_acquire) - message) >= 0;
+  }
   /// The number of messages that the receiver has not taken yet.
   uint32_t inFlight() const { return sent_ - memory_.credit->load(std::memory_order_acquire); }
 
@@ -324,8 +329,20 @@ class Endpoint {
   /// still be connecting to this rank, or may have gone before they were connected. It does not
   /// wait.
   virtual void abandon() {}
+  /// True if this rank reads that connected peer's memory where it lies.
+  virtual bool readsMemory(int /*peer*/) const { return false; }
+  /// Reads memory that a running operation of the peer has named. Returns 0, or an errno; then the
+  /// bytes at `to` are undefined. It is ESRCH if the peer is gone or its operation has failed.
+  virtual int readMemory(int /*peer*/, uint64_t /*address*/, std::byte* /*to*/, size_t /*bytes*/) {
+    return ENOSYS;
+  }
+  /// True if peers that read this rank's memory could read this part of it.
+  virtual bool isReadableByPeers(const std::byte* /*data*/, size_t /*bytes*/) const {
+    return false;
+  }
   /// Cancels all sends after a failure, because zero-copy payloads belong to the caller again. The
-  /// endpoint then sends nothing more, and writes nothing to direct slots. Returns true when it
+  /// endpoint then sends nothing more, and writes nothing to direct slots. What peers read in this
+  /// rank's memory from here on does not count. Returns true when it
   /// neither reads nor writes the caller's memory any more; call it again until then. Each call
   /// waits a moment at most.
   ///

@@ -36,7 +36,8 @@
 /// - Buffers of calls on GPU streams, until the communicator is destroyed. GPUs of the same process
 ///   may write there.
 ///
-/// Other ranks never touch any other memory.
+/// Other ranks never write to any other memory. Ranks of one host may read the buffers of a call
+/// until it returns.
 ///
 /// \par Completion
 /// Without a stream (the default) a call returns when its buffers may be used again. With a stream
@@ -301,7 +302,7 @@ class Communicator {
   /// and both ranks must issue their collectives, sends and receives in the same order.
   ///
   /// A call outside of a group returns when it is done. A send is done when its buffer may be used
-  /// again, which may be before the receiver has the data.
+  /// again, which may be before the receiver has the data. A long send waits for its receiver.
   ///
   /// In a group, all sends and receives are in flight at once, on one stream, after the group's
   /// collectives. So any pattern of transfers works. On GPUs there is a limit: if a rank has more

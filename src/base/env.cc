@@ -36,6 +36,7 @@ class Reading {
     env.trafficClass = number("TUTTI_TRAFFIC_CLASS", env.trafficClass, -1, 255);
     env.tuning = text("TUTTI_TUNING");
     env.slotBytes = static_cast<size_t>(number("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));
+    env.shmAttach = choice("TUTTI_SHM_ATTACH").value_or(true);
     env.gpuBlocks = number("TUTTI_GPU_BLOCKS", 0, 0, kMostGpuBlocks);
     env.gpuDirect = choice("TUTTI_GPU_DIRECT");
     env.gpuCopies = flag("TUTTI_GPU_COPIES");

@@ -61,6 +61,8 @@ struct Env {
   /// TUTTI_SLOT_BYTES: size of one staging slot between two local ranks, bytes; 0 chooses. At most
   /// 64 MiB.
   size_t slotBytes = 0;
+  /// TUTTI_SHM_ATTACH: 0 keeps ranks of one host from reading each other's memory.
+  bool shmAttach = true;
   /// TUTTI_GPU_BLOCKS: how many blocks of threads a rank's kernels may have at most on its GPU; 0
   /// chooses. At most 1024.
   long gpuBlocks = 0;

@@ -45,6 +45,7 @@ constexpr std::string_view kKnown[] = {
     "TUTTI_RECONNECT_MS",
     "TUTTI_RESTART",
     "TUTTI_SETUP_TIMEOUT_MS",
+    "TUTTI_SHM_ATTACH",
     "TUTTI_SLOT_BYTES",
     "TUTTI_STRAGGLER_MS",
     "TUTTI_TCP_STREAMS",

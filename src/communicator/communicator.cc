@@ -370,8 +370,9 @@ std::optional<Error> Communicator::asyncError() const {
 
 std::string Communicator::describe() const {
   if (impl_->who.inForkedChild()) throw communicator::Membership::usedAfterFork();
-  std::string text = base::message("communicator ", std::hex, impl_->who.id(), std::dec, ": rank ",
-                                   rank(), " of ", size(), "\n");
+  std::string text =
+      base::message("communicator ", std::hex, impl_->who.id(), std::dec, ": rank ", rank(), " of ",
+                    size(), impl_->links.attached() ? ", attached to those of its host" : "", "\n");
   for (int r = 0; r < size(); ++r) {
     text += base::message("  ", impl_->who.name(r));
     if (r != rank()) text += base::message(" by ", impl_->links.endpoint()->name(r));

@@ -47,6 +47,11 @@ void RankLinks::use(std::unique_ptr<transports::Endpoint> endpoint) {
   endpoint_ = std::move(endpoint);
 }
 
+void RankLinks::attach() {
+  attached_ = true;
+  topology_.attached = topology_.hosts() == 1;
+}
+
 std::vector<int> ranksOfHost(const topology::Topology& topology, int host) {
   std::vector<int> ranks;
   for (int rank = 0; rank < topology.ranks; ++rank)

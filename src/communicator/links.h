@@ -29,6 +29,8 @@ class RankLinks {
   /// As Topology::oversubscribed() has it; every call asks.
   bool sharesCores() const { return ranksPerHost_ > topology_.cores; }
   transports::Endpoint* endpoint() const { return endpoint_.get(); }  ///< null when alone
+  /// Whether the ranks of this rank's host read each other's memory.
+  bool attached() const { return attached_; }
   /// Ranks of other hosts whose addresses this one looks after.
   const std::vector<int>& probed() const { return visited_; }
   /// By which transport this rank reaches other hosts.
@@ -42,12 +44,15 @@ class RankLinks {
   /// The cores of a rank's host are these, where others have told more.
   void limitCores(int cores);
   void use(std::unique_ptr<transports::Endpoint> endpoint);
+  /// The ranks of this rank's host read each other's memory.
+  void attach();
 
  private:
   const Membership& who_;
   const Settings& settings_;
   topology::Topology topology_;
   int ranksPerHost_ = 1;
+  bool attached_ = false;
   std::vector<int> visited_;
   const std::string networkName_;
   std::unique_ptr<transports::Endpoint> endpoint_;

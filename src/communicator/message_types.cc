@@ -102,9 +102,13 @@ HelloMessage HelloMessage::read(const base::Bytes& payload) {
   return h;
 }
 
+base::Bytes ReadyMessage::write() const { return base::ByteWriter().put(readsMemory).take(); }
+
 ReadyMessage ReadyMessage::read(const base::Bytes& payload, Origin) {
-  base::ByteReader(payload).requireEnd();
-  return {};
+  base::ByteReader in(payload);
+  const ReadyMessage ready{in.getFlag("reads memory")};
+  in.requireEnd();
+  return ready;
 }
 
 InquiryMessage InquiryMessage::about(const Recorder::Entry& entry, Inquirer by) {

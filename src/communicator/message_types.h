@@ -65,7 +65,9 @@ struct HelloMessage {
 /// The sender has come to the next point of set-up at which all wait for all.
 struct ReadyMessage {
   static constexpr MessageType kType = MessageType::Ready;
-  base::Bytes write() const { return {}; }
+  bool readsMemory = false;  ///< of all other ranks of its host
+
+  base::Bytes write() const;
   static ReadyMessage read(const base::Bytes& payload, Origin from);
 };
 

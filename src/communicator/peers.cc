@@ -14,8 +14,9 @@ Peers::Peers(const Membership& who, Messages& messages, FailureState& failure)
                        if (own(peer).hello) base::fail(ErrorCode::Refused, "a second hello");
                        own(peer).hello = std::move(hello);
                      });
-  messages.handle<message::ReadyMessage>([this](int peer, message::ReadyMessage, const auto&) {
+  messages.handle<message::ReadyMessage>([this](int peer, message::ReadyMessage told, const auto&) {
     const Lock lock = failure_.lock();
+    own(peer).readsMemory |= told.readsMemory;
     ++own(peer).ready;
   });
   messages.handle<message::GpuMessage>(
@@ -106,9 +107,14 @@ void Peers::awaitAll(const char* what, base::Deadline deadline,
                " of ", who_.name(missing()));
 }
 
-void Peers::awaitReadiness(int times, base::Deadline deadline) {
-  messages_.sendAll(message::ReadyMessage());
+void Peers::awaitReadiness(int times, base::Deadline deadline, bool readsMemory) {
+  messages_.sendAll(message::ReadyMessage{readsMemory});
   awaitAll("readiness", deadline, [times](const Peer& p) { return p.ready >= times; });
+}
+
+bool Peers::readsMemory(int peer) const {
+  const Lock lock = failure_.lock();
+  return at(peer, lock).readsMemory;
 }
 
 // A rank that is gone cannot be connected to; the news of it may come a moment later.

@@ -39,6 +39,7 @@ class Peers {
     std::optional<bootstrap::ControlMessage> hello;
     std::vector<ToldGpuState> gpu;  // in turn
     int ready = 0;                  // how often it has said so
+    bool readsMemory = false;       // of all other ranks of its host
     std::optional<Answer> answer;   // the last
 
     bool isGone() const { return lost || left; }
@@ -76,7 +77,9 @@ class Peers {
   void awaitAll(const char* what, base::Deadline deadline,
                 const std::function<bool(const Peer&)>& arrived) const;
   /// Says that this rank is ready, until all have said so many times that they are.
-  void awaitReadiness(int times, base::Deadline deadline);
+  void awaitReadiness(int times, base::Deadline deadline, bool readsMemory = false);
+  /// Has said so. After its first readiness.
+  bool readsMemory(int peer) const;
   /// Throws what has become of the peer, else `why`.
   [[noreturn]] void cannotConnect(int peer, const Error& why) const;
   /// Which have arrived.

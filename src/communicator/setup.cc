@@ -6,6 +6,7 @@
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
+#include "src/base/log.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/failure/failure_state.h"
 #include "src/communicator/gpu/gpu_backend.h"
@@ -93,6 +94,36 @@ EndpointAddress meet(const Owners& c, int peer, Settings& settings) {
   return ofGpu;
 }
 
+/// The other ranks of this one's host.
+std::vector<int> neighbours(const Owners& c) {
+  const topology::Topology& topology = c.links.topology();
+  const int self = c.who.rank();
+  std::vector<int> ranks = ranksOfHost(topology, topology.hostOf[static_cast<size_t>(self)]);
+  std::erase(ranks, self);
+  return ranks;
+}
+
+bool readsNeighbours(const Owners& c) {
+  return std::ranges::all_of(neighbours(c),
+                             [&](int peer) { return c.links.endpoint()->readsMemory(peer); });
+}
+
+/// What all ranks of this host can do, or not all.
+void noteMemory(const Owners& c, bool allRead) {
+  if (neighbours(c).empty()) return;
+  if (allRead) c.links.attach();
+  base::log(LogLevel::Debug, c.who.self(), ": ranks of this host ", allRead ? "" : "do not ",
+            "read each other's memory");
+}
+
+/// Waits for all.
+void becomeReady(const Owners& c, base::Deadline deadline) {
+  const bool reads = readsNeighbours(c);
+  c.peers.awaitReadiness(1, deadline, reads);
+  noteMemory(c, reads && std::ranges::all_of(neighbours(c),
+                                             [&](int peer) { return c.peers.readsMemory(peer); }));
+}
+
 }  // namespace
 
 void connect(const Owners& c, Settings& settings, base::Deadline deadline) {
@@ -110,13 +141,16 @@ void connect(const Owners& c, Settings& settings, base::Deadline deadline) {
   for (int peer = 0; peer < size; ++peer)
     if (peer != c.who.rank()) gpus[peer] = meet(c, peer, settings);
   joinGpus(c, gpus, deadline);
+  becomeReady(c, deadline);
   c.host.connected();
-  c.peers.awaitReadiness(1, deadline);
   if (size != c.who.control().size() || c.links.topology().hosts() == 1) return;
   reachHosts(c, deadline);
 }
 
 void connectLocal(std::span<const Owners* const> ranks) {
+  const bool allRead =
+      std::ranges::all_of(ranks, [](const Owners* rank) { return readsNeighbours(*rank); });
+  for (const Owners* rank : ranks) noteMemory(*rank, allRead);
   try {
     joinLocalGpus(ranks);
   } catch (const std::exception& error) {  // what waits on GPUs ends

@@ -3,7 +3,7 @@
 // Windows: memory of one rank that the other ranks of its host have mapped. A window is announced
 // when it is made, mapped by the peers' monitor threads, and used once all of them have
 // acknowledged it, so that all ranks always agree on whether an operation may run on mapped
-// buffers. Only windows are ever touched by other ranks, also where ranks are threads of one
+// buffers. Only windows are ever addressed by other ranks, also where ranks are threads of one
 // process: a window stays mapped for as long as anybody works on it, and nothing else would.
 
 #include <condition_variable>

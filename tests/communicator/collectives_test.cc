@@ -119,7 +119,7 @@ TEST_P(Algorithms, Forced) {
         const Case t{.count = count, .root = c.size() - 1, .inPlace = inPlace, .windows = where};
         const auto attempt = [&](auto check, plan::Collective collective) {
           const std::string name = algorithm;
-          bool exists = name == "mapped";
+          bool exists = plan::parseProtocol(name).has_value();
           for (const auto& info : collectives::registry().algorithms())
             exists |=
                 name == plan::toString(info.algorithm) &&
@@ -142,7 +142,7 @@ TEST_P(Algorithms, Forced) {
 INSTANTIATE_TEST_SUITE_P(Forced, Algorithms,
                          testing::Combine(testing::Values("ring", "double_tree", "recursive",
                                                           "one_shot", "two_shot", "pairwise",
-                                                          "mapped"),
+                                                          "mapped", "attached"),
                                           testing::ValuesIn(kSizes)));
 
 // Who has ordinary memory goes ahead of the others' answers: they come at any moment, on the

@@ -72,6 +72,17 @@ class JoinedEndpoint final : public Endpoint {
     remote_->drain(hasFailed);
   }
   void abandon() override { remote_->abandon(); }
+  bool readsMemory(int peer) const override {
+    const Way way = to(peer);
+    return way.endpoint.readsMemory(way.number);
+  }
+  int readMemory(int peer, uint64_t address, std::byte* data, size_t bytes) override {
+    const Way way = to(peer);
+    return way.endpoint.readMemory(way.number, address, data, bytes);
+  }
+  bool isReadableByPeers(const std::byte* data, size_t bytes) const override {
+    return local_->isReadableByPeers(data, bytes);
+  }
   bool cancelZeroCopy() override {
     const bool localHas = local_->cancelZeroCopy();
     return remote_->cancelZeroCopy() && localHas;

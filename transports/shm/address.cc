@@ -8,7 +8,15 @@ namespace tutti::transports::shm {
 namespace {
 
 constexpr uint32_t kMagic = 0x6d687374;  // "tshm"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
+
+/// A field of as many bytes as `to` has.
+void getAll(base::ByteReader& in, const char* field, std::span<std::byte> to) {
+  const base::Bytes bytes = in.getBytes(field, to.size());
+  if (bytes.size() != to.size())
+    base::fail(ErrorCode::Refused, "message field ", field, " has ", bytes.size(), " bytes");
+  std::ranges::copy(bytes, to.begin());
+}
 
 }  // namespace
 
@@ -18,6 +26,7 @@ base::Bytes ShmAddressBlob::write() const {
   out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
   out.put(static_cast<uint64_t>(layout.slotBytes));
   out.put(std::span<const std::byte>(token)).put(inbox);
+  out.put(nonce.process).put(nonce.address).put(std::span<const std::byte>(nonce.value));
   return out.take();
 }
 
@@ -35,11 +44,11 @@ ShmAddressBlob ShmAddressBlob::read(std::span<const std::byte> bytes) {
   blob.layout.channels = in.get<int32_t>("channels");
   blob.layout.slotCount = in.get<uint32_t>("slotCount");
   blob.layout.slotBytes = in.get<uint64_t>("slotBytes");
-  const base::Bytes token = in.getBytes("token", sizeof blob.token);
-  if (token.size() != sizeof blob.token)
-    base::fail(ErrorCode::Refused, "message field token has ", token.size(), " bytes");
-  std::copy(token.begin(), token.end(), blob.token.begin());
+  getAll(in, "token", blob.token);
   blob.inbox = in.get<uint64_t>("inbox");
+  blob.nonce.process = in.get<int32_t>("process");
+  blob.nonce.address = in.get<uint64_t>("nonce address");
+  getAll(in, "nonce", blob.nonce.value);
   in.requireEnd();
   return blob;
 }

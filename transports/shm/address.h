@@ -5,6 +5,7 @@
 #include <span>
 
 #include "transports/connection.h"
+#include "transports/shm/peer_memory.h"
 #include "transports/shm/process_inboxes.h"
 
 namespace tutti::transports::shm {
@@ -14,6 +15,7 @@ struct ShmAddressBlob {
   RingLayout layout;
   ProcessToken token{};  ///< of the process that holds the inbox
   uint64_t inbox = 0;    ///< its number there
+  NoncePlace nonce;      ///< by which the peer knows the process's memory
 
   base::Bytes write() const;
   /// Throws Refused when it is malformed or of another version.

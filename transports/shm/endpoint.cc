@@ -1,12 +1,16 @@
 #include "transports/shm/endpoint.h"
 
+#include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/env.h"
 #include "transports/ring_layout.h"
 #include "transports/shm/address.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/memory_limits.h"
+#include "transports/shm/peer_memory.h"
 #include "transports/shm/process_inboxes.h"
 #include "transports/shm/segment.h"
 
@@ -34,6 +38,7 @@ class ShmEndpoint final : public Endpoint {
         inboxBytes(size, layout), base::message("the inbox of rank ", rank, " of ", size, " (",
                                                 describe(layout), ", TUTTI_SLOT_BYTES)")));
     number_ = registerInbox(inbox_, rank);
+    if (base::env().shmAttach) nonce_.emplace();
   }
 
   const char* name(int) const override { return "shm"; }
@@ -43,7 +48,13 @@ class ShmEndpoint final : public Endpoint {
 
   EndpointAddress address(int peer) override {
     requirePeer(peer);
-    const ShmAddressBlob blob{rank_, peer, size_, layout_, processToken(), number_};
+    const ShmAddressBlob blob{rank_,
+                              peer,
+                              size_,
+                              layout_,
+                              processToken(),
+                              number_,
+                              nonce_ ? nonce_->place() : NoncePlace{}};
     EndpointAddress address{blob.write(), {}};
     address.descriptors.push_back(inbox_->duplicate());
     return address;
@@ -66,6 +77,8 @@ class ShmEndpoint final : public Endpoint {
       p.block = openBlock(peer, std::move(address.descriptors));
       theirs = p.block.data();
     }
+    if (nonce_) p.memory.emplace(blob.nonce);
+    if (p.memory && !p.memory->isReadable()) p.memory.reset();
     makeRings(p, inbox_->data() + blockOffset(rank_, peer, layout_), theirs);
   }
 
@@ -75,7 +88,20 @@ class ShmEndpoint final : public Endpoint {
   bool progress() override { return false; }  // stores move everything
   void flush() override {}
   void drain(const std::function<bool()>&) override {}
-  bool cancelZeroCopy() override { return true; }
+  bool cancelZeroCopy() override {
+    if (nonce_) nonce_->erase();
+    return true;
+  }
+  bool readsMemory(int peer) const override {
+    return peers_[static_cast<size_t>(peer)].memory.has_value();
+  }
+  int readMemory(int peer, uint64_t address, std::byte* to, size_t bytes) override {
+    const auto& memory = peers_[static_cast<size_t>(peer)].memory;
+    return memory ? memory->read(address, to, bytes) : EPERM;
+  }
+  bool isReadableByPeers(const std::byte* data, size_t bytes) const override {
+    return nonce_ && shm::isReadableByPeers(data, bytes);
+  }
 
  private:
   struct Rings {
@@ -83,9 +109,10 @@ class ShmEndpoint final : public Endpoint {
     ReceiveRing receive;
   };
   struct Peer {
-    std::shared_ptr<Segment> inbox;  // the peer's whole inbox, when it lives in this process
-    Segment block;                   // our block of it, mapped, when it does not
-    std::vector<Rings> rings;        // by channel; empty until connected
+    std::shared_ptr<Segment> inbox;    // the peer's whole inbox, when it lives in this process
+    Segment block;                     // our block of it, mapped, when it does not
+    std::optional<PeerMemory> memory;  // if this rank can read it
+    std::vector<Rings> rings;          // by channel; empty until connected
   };
 
   bool connected(int peer) const { return !peers_[static_cast<size_t>(peer)].rings.empty(); }
@@ -132,7 +159,8 @@ class ShmEndpoint final : public Endpoint {
   const RingLayout layout_;
   std::shared_ptr<Segment> inbox_;
   uint64_t number_ = 0;
-  std::vector<Peer> peers_;  // by rank; our own stays empty
+  std::optional<Nonce> nonce_;  // nothing: peers do not read this rank's memory
+  std::vector<Peer> peers_;     // by rank; our own stays empty
 };
 
 }  // namespace

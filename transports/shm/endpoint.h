@@ -7,6 +7,9 @@
 //
 //   inbox of rank r:  | block of peer 0 | block of peer 1 | ... (none for r), each page-aligned
 //   block of peer p:  credits of r -> p, one line for each channel; slots of p -> r by channel
+//
+// Where the system allows it, ranks also read each other's memory (peer_memory.h).
+// TUTTI_SHM_ATTACH=0 keeps this rank out of that.
 
 #include <memory>
 

@@ -62,7 +62,10 @@ ReadyChoice& HostBackend::choose(const CallFacts& facts, const executor::CallWis
   if (choice.mapped && who_.size() > 1) {
     ready->mapped = prepare(*choice.mapped);
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
-    if (request.algorithm.empty() && choice.mapped->algorithm != plan::Algorithm::File)
+    if (choice.attached) {
+      ready->attached = prepare(*choice.attached);
+      ready->hash ^= std::rotl(choice.attached->hash(), 2);
+    } else if (request.algorithm.empty() && choice.mapped->algorithm != plan::Algorithm::File)
       ready->mappedBufferPolicy = std::make_unique<plan::MappedBufferPolicy>();
   }
   base::log(LogLevel::Debug, who_.self(), ": for blocks of up to ", request.blockBytes(),
@@ -199,7 +202,7 @@ void HostBackend::activate(bool isCollective) {
 }
 
 executor::HostRank HostBackend::place() const {
-  return {who_.rank(), who_.size(), links_.endpoint(), &windows_};
+  return {who_.rank(), who_.size(), links_.endpoint(), &windows_, links_.attached()};
 }
 
 executor::Operation& HostBackend::begin(const Recorder::Entry& entry,
@@ -212,6 +215,7 @@ executor::Operation& HostBackend::begin(const Recorder::Entry& entry,
   return executor_.begin(place(),
                          {.staged = choice.staged.get(),
                           .mapped = asks ? choice.mapped.get() : nullptr,
+                          .attached = choice.attached.get(),
                           .mappedBufferPolicy = policy},
                          std::move(call));
 }

@@ -36,8 +36,8 @@ namespace tutti::communicator {
 
 /// A choice with this rank's programs, cached.
 struct ReadyChoice {
-  std::unique_ptr<executor::PreparedPlan> staged, mapped;  ///< `mapped`: or null
-  /// Null where the caller has named an algorithm.
+  std::unique_ptr<executor::PreparedPlan> staged, mapped, attached;  ///< the last two: or null
+  /// Null where the caller has named an algorithm, or ordinary memory is read: the answer counts.
   std::unique_ptr<plan::MappedBufferPolicy> mappedBufferPolicy;
   uint64_t hash = 0;
   double microseconds = 0;  ///< predicted, staged

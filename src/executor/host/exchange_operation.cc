@@ -15,6 +15,15 @@ namespace {
 // Of a transfer to itself, at once.
 constexpr uint64_t kPieceBytes = 1 << 20;
 
+/// Where the sender has what it offers.
+struct Offer {
+  uint64_t address;
+};
+static_assert(sizeof(Offer) < transports::kLineBytes);  // the least of slots
+
+// Shorter transfers are moved faster by slots.
+constexpr uint64_t kLeastOffered = 256 << 10;
+
 uint64_t keyOf(const SlotHeader& header) {
   return base::transferKey(header.callHash, header.operation);
 }
@@ -37,6 +46,8 @@ void ExchangeOperation::begin(const HostRank& at, Exchange exchange) {
   toSelf_ = {};
   fromSelf_ = {};
   zeroCopySends_.forget();
+  offeredSends_.forget();
+  reads_.begin(at_.endpoint);
   addEdges(std::move(exchange.sends), 1, sends_, toSelf_);
   addEdges(std::move(exchange.receives), -1, receives_, fromSelf_);
 }
@@ -66,15 +77,17 @@ Poll ExchangeOperation::poll() {
   if (std::ranges::all_of(sends_, finished) && std::ranges::all_of(receives_, finished) &&
       fromSelf_.finished()) {
     if (at_.endpoint) at_.endpoint->flush();
-    if (zeroCopySends_.completed()) return Poll::Done;
-    waitingFor_ = zeroCopySends_.peer();
+    const bool areBack = zeroCopySends_.completed();
+    if (offeredSends_.completed() && areBack) return Poll::Done;
+    waitingFor_ = areBack ? offeredSends_.peer() : zeroCopySends_.peer();
   }
   return moved ? Poll::Moved : Poll::Idle;
 }
 
 bool ExchangeOperation::needs(int peer) const {
   const auto needed = [&](const Edge& edge) { return edge.peer == peer && !edge.finished(); };
-  return std::ranges::any_of(sends_, needed) || std::ranges::any_of(receives_, needed);
+  return std::ranges::any_of(sends_, needed) || std::ranges::any_of(receives_, needed) ||
+         offeredSends_.has(peer);
 }
 
 bool ExchangeOperation::moveToSelf() {
@@ -103,6 +116,10 @@ bool ExchangeOperation::send(Edge& edge) {
     return false;
   }
   edge.idlePolls = 0;
+  if (mayOffer(edge)) {
+    offer(edge, ring);
+    return true;
+  }
   const Transfer& t = edge.transfers[edge.next];
   const uint64_t key = t.key();
   const uint64_t bytes =
@@ -118,6 +135,38 @@ bool ExchangeOperation::send(Edge& edge) {
   return true;
 }
 
+// From its beginning, or not at all.
+bool ExchangeOperation::mayOffer(const Edge& edge) const {
+  const Transfer& t = edge.transfers[edge.next];
+  return at_.attached && t.bytes >= kLeastOffered && edge.offset == 0 &&
+         at_.endpoint->isMemory(edge.peer) && at_.endpoint->isReadableByPeers(t.data, t.bytes);
+}
+
+void ExchangeOperation::offer(Edge& edge, transports::SendRing& ring) {
+  const Transfer& t = edge.transfers[edge.next];
+  const Offer offer{reinterpret_cast<uintptr_t>(t.data)};
+  std::memcpy(ring.payload(sizeof offer), &offer, sizeof offer);
+  ring.publish(base::upperHalf(t.key()), base::lowerHalf(t.key()), sizeof offer);
+  offeredSends_.add(edge.peer, ring);
+  edge.advance(t.bytes);
+}
+
+/// A piece of it.
+bool ExchangeOperation::takeOffered(Edge& edge, transports::ReceiveRing& ring) {
+  const Transfer& t = edge.transfers[edge.next];
+  const uint64_t bytes = std::min(kPieceBytes, t.bytes - edge.offset);
+  if (!reads_.read(edge.peer, *edge.offered + edge.offset, t.data + edge.offset, bytes)) {
+    noteIdle(edge);
+    return false;
+  }
+  bytesReceived_ += bytes;
+  edge.advance(bytes);
+  if (edge.offset > 0) return true;
+  edge.offered.reset();
+  ring.release();
+  return true;
+}
+
 bool ExchangeOperation::receive(Edge& edge) {
   if (edge.finished()) return false;
   transports::ReceiveRing& ring = at_.endpoint->receiveRing(edge.peer, 0);
@@ -126,9 +175,16 @@ bool ExchangeOperation::receive(Edge& edge) {
     noteIdle(edge);
     return false;
   }
+  if (edge.offered) return takeOffered(edge, ring);
   edge.idlePolls = 0;
   const uint64_t bytes = checkedBytes(edge, *ring.slot());
   const Transfer& t = edge.transfers[edge.next];
+  if (bytes == sizeof(Offer) && t.bytes > bytes && edge.offset == 0) {
+    Offer offer;
+    std::memcpy(&offer, ring.payload(), sizeof offer);
+    edge.offered = offer.address;
+    return takeOffered(edge, ring);
+  }
   const std::byte* const payload = ring.payload();
   if (bytes > 0 && payload != t.data + edge.offset)
     std::memcpy(t.data + edge.offset, payload, bytes);
@@ -166,6 +222,8 @@ uint64_t ExchangeOperation::checkedBytes(const Edge& edge, const SlotHeader& hea
   const Transfer& t = edge.transfers[edge.next];
   if (keyOf(header) != t.key()) failByHeader(edge, header);
   const uint64_t part = std::min<uint64_t>(t.bytes - edge.offset, at_.endpoint->layout().slotBytes);
+  const bool mayBeOffer = at_.attached && t.bytes >= kLeastOffered && edge.offset == 0;
+  if (mayBeOffer && header.bytes == sizeof(Offer)) return sizeof(Offer);
   TUTTI_ASSERT(header.bytes == part, "rank ", edge.peer, " sent a message of ", header.bytes,
                " bytes where ", part, " are next");
   return part;

@@ -4,12 +4,19 @@
 // circular wait: whatever one rank sends, its peer takes as soon as it receives, in any order of
 // peers. A transfer is cut into messages as large as slots; an empty one is an empty message, so
 // that both ends agree also about nothing, and about its type.
+//
+// Where ranks read each other's memory, a long transfer is one message instead, an offer: the
+// address, which is shorter than any of its parts would be. The receiver reads the memory and gives
+// the slot back; then it is the sender's again.
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "src/executor/exchange.h"
+#include "src/executor/host/attached_reads.h"
 #include "src/executor/host/host_operation.h"
+#include "src/executor/host/offered_sends.h"
 #include "src/executor/host/operation.h"
 #include "src/executor/host/zero_copy_sends.h"
 #include "transports/connection.h"
@@ -34,8 +41,9 @@ class ExchangeOperation final : public Operation {
     int peer = 0;
     std::vector<Transfer> transfers;
     size_t next = 0;
-    uint64_t offset = 0;     // of the next transfer, bytes that are done
-    uint64_t idlePolls = 0;  // since the last message
+    uint64_t offset = 0;                   // of the next transfer, bytes that are done
+    uint64_t idlePolls = 0;                // since the last message
+    std::optional<uint64_t> offered = {};  // where the transfer that is being read lies
     bool finished() const { return next == transfers.size(); }
     void advance(uint64_t bytes);
   };
@@ -46,6 +54,9 @@ class ExchangeOperation final : public Operation {
   bool moveToSelf();
   void noteIdle(Edge& edge);
   bool send(Edge& edge);
+  bool mayOffer(const Edge& edge) const;
+  void offer(Edge& edge, transports::SendRing& ring);
+  bool takeOffered(Edge& edge, transports::ReceiveRing& ring);
   bool receive(Edge& edge);
   void expect(const Edge& edge, transports::ReceiveRing& ring) const;
   /// Of the message that has arrived: what is left of its transfer, or as much as a slot holds. Not
@@ -57,6 +68,8 @@ class ExchangeOperation final : public Operation {
   std::vector<Edge> sends_, receives_;
   Edge toSelf_, fromSelf_;
   ZeroCopySends zeroCopySends_;
+  OfferedSends offeredSends_;
+  AttachedReads reads_;
   int waitingFor_ = -1;       // the one with whom nothing has moved for longest
   uint64_t longestIdle_ = 0;  // polls, in this poll
   uint64_t bytesReceived_ = 0;

@@ -63,8 +63,21 @@ bool hasChannel(const std::vector<Port>& ports) {
                      [](const Port& p) { return p.kind == Port::Kind::Channel; });
 }
 
-bool isMapped(const EntryRecord& entry) {
-  return entry.in.window != WindowPlace::kNone && entry.out.window != WindowPlace::kNone;
+bool isTouched(const PreparedPlan* plan, Buffer buffer) {
+  if (!plan) return false;
+  const plan::AccessSet& touched = plan->spec().mapped;
+  return buffer == Buffer::In ? touched.in : touched.out;
+}
+
+/// Whether the plan may run on what the record says of its rank's buffers.
+bool allows(const EntryRecord& entry, const PreparedPlan* plan) {
+  if (!plan) return false;
+  const bool reads = plan->spec().protocol == plan::Protocol::Attached;
+  const auto isReached = [&](const WindowPlace& place) {
+    return place.window != WindowPlace::kNone && (reads || place.window != WindowPlace::kMemory);
+  };
+  return (!isTouched(plan, Buffer::In) || isReached(entry.in)) &&
+         (!isTouched(plan, Buffer::Out) || isReached(entry.out));
 }
 
 }  // namespace
@@ -140,26 +153,40 @@ void HostOperation::prepareEntry() {
   entryReceived_.assign(at_.size, false);
   entries_.assign(at_.size, {});
   entriesToSend_ = entriesToReceive_ = at_.size - 1;
+  mapped_ = attached_ = true;
   const plan::PlanSpec& spec = plans_.mapped->spec();
-  const bool inPlace = isInPlace(spec);
-  const auto place = [&](bool touched, const void* data, Buffer buffer) -> WindowPlace {
-    if (inPlace && !spec.inPlaceSafe) return {WindowPlace::kNone, 0};
-    if (!touched || !plan::isGiven(spec, buffer, at_.rank)) return {WindowPlace::kUnused, 0};
-    return at_.windows->locate(data, bufferBytes(spec, buffer));
-  };
-  entries_[at_.rank] = {place(spec.mapped.in, call_.in, Buffer::In),
-                        place(spec.mapped.out, call_.out, Buffer::Out)};
-  refused_ = !isMapped(entries_[at_.rank]);
+  EntryRecord& own = entries_[at_.rank];
+  if (spec.inPlaceSafe || !isInPlace(spec)) own = {placeOf(Buffer::In), placeOf(Buffer::Out)};
+  note(own);
+}
+
+WindowPlace HostOperation::placeOf(Buffer buffer) const {
+  const plan::PlanSpec& spec = plans_.mapped->spec();
+  const bool isRead = isTouched(plans_.attached, buffer);
+  if (!isRead && !isTouched(plans_.mapped, buffer)) return {WindowPlace::kUnused, 0};
+  if (!plan::isGiven(spec, buffer, at_.rank)) return {WindowPlace::kUnused, 0};
+  const std::byte* const data = buffer == Buffer::In ? call_.in : call_.out;
+  const uint64_t bytes = bufferBytes(spec, buffer);
+  const WindowPlace place = at_.windows->locate(data, bytes);
+  if (place.window == WindowPlace::kNone && isRead && at_.endpoint->isReadableByPeers(data, bytes))
+    return {WindowPlace::kMemory, reinterpret_cast<uintptr_t>(data)};
+  return place;
+}
+
+void HostOperation::note(const EntryRecord& entry) {
+  mapped_ = mapped_ && allows(entry, plans_.mapped);
+  attached_ = attached_ && allows(entry, plans_.attached);
 }
 
 void HostOperation::start(const PreparedPlan& prepared, const ShortProgram* stopped) {
   const auto& plan = static_cast<const HostPlan&>(prepared);
   active_ = &plan;
-  streaming_ = tuner_.choose(userBytes_, plans_.mapped == &prepared);
+  streaming_ = tuner_.choose(userBytes_, plan.spec().protocol);
   storeNs_ = 0;
   holders_ =
       userBytes_ >= ZeroCopySends::kLeastBytes ? plan.holders(isInPlace(plan.spec())) : nullptr;
   zeroCopySends_.forget();
+  reads_.begin(at_.endpoint);
   if (at_.endpoint) {
     const auto slots = static_cast<int>(at_.endpoint->layout().slotCount);
     TUTTI_ASSERT(plan.spec().minSlots <= slots, "a plan for channels of ", plan.spec().minSlots,
@@ -208,7 +235,7 @@ bool HostOperation::enter() {
     std::memcpy(&entries_[from], ring.payload(), sizeof(EntryRecord));
     ring.release();
     entryReceived_[from] = true;
-    refused_ |= !isMapped(entries_[from]);
+    note(entries_[from]);
     --entriesToReceive_;
     moved = true;
   }
@@ -217,10 +244,13 @@ bool HostOperation::enter() {
 
 // A rank gives a window back in the middle of an operation when the operation has failed there. The
 // failure is on its way to this rank, which waits for it.
-bool HostOperation::startMapped() {
+bool HostOperation::startUnstaged(const PreparedPlan& plan) {
   bool found = true;
-  const auto resolve = [&](int peer, WindowPlace place) -> std::shared_ptr<std::byte> {
-    if (place.window == WindowPlace::kUnused || peer == at_.rank) return nullptr;
+  const auto resolve = [&](int peer, Buffer buffer) -> std::shared_ptr<std::byte> {
+    if (!isTouched(&plan, buffer) || peer == at_.rank) return nullptr;
+    const WindowPlace& place = buffer == Buffer::In ? entries_[peer].in : entries_[peer].out;
+    if (place.window == WindowPlace::kUnused || place.window == WindowPlace::kMemory)
+      return nullptr;
     auto data = at_.windows->resolve(peer, place);
     if (!data) {
       waitingFor_ = peer;
@@ -231,21 +261,22 @@ bool HostOperation::startMapped() {
   peerIn_.clear();
   peerOut_.clear();
   for (int peer = 0; peer < at_.size; ++peer) {
-    peerIn_.push_back(resolve(peer, entries_[peer].in));
-    peerOut_.push_back(resolve(peer, entries_[peer].out));
+    peerIn_.push_back(resolve(peer, Buffer::In));
+    peerOut_.push_back(resolve(peer, Buffer::Out));
   }
-  if (found) start(*plans_.mapped);
+  if (found) start(plan);
   return found;
 }
 
-// All ranks choose alike: one record that refuses is seen by all of them. Who has seen one, be it
-// its own, need not wait for the others.
+// All ranks choose alike: one record that refuses is seen by all of them. Who has seen enough that
+// both ways are refused, its own included, need not wait for the others.
 bool HostOperation::choose() {
-  if (refused_ && entriesToSend_ == 0) {
+  if (entriesToSend_ > 0) return false;
+  if (!mapped_ && !attached_) {
     start(*plans_.staged);
     return true;
   }
-  return !refused_ && entriesToSend_ + entriesToReceive_ == 0 && startMapped();
+  return entriesToReceive_ == 0 && startUnstaged(mapped_ ? *plans_.mapped : *plans_.attached);
 }
 
 bool HostOperation::combinesHere() const {
@@ -266,7 +297,7 @@ Poll HostOperation::poll() {
       return moved ? Poll::Moved : Poll::Idle;
     }
     tuner_.report(storeNs_);
-    if (plans_.mapped && plans_.mappedBufferPolicy) plans_.mappedBufferPolicy->found(!refused_);
+    if (plans_.mapped && plans_.mappedBufferPolicy) plans_.mappedBufferPolicy->found(mapped_);
     peerIn_.clear();
     peerOut_.clear();
     return Poll::Done;
@@ -281,7 +312,12 @@ bool HostOperation::runLane(size_t index) {
   const Step& step = lane.steps[state.step];
   if (!dependenciesDone(step, state) || !channelsReady(lane, step, state)) return false;
   holder_ = holders_ ? holderOf(step, index, state) : nullptr;
-  if (execute(lane, step, state)) advance(lane, state);
+  if (execute(lane, step, state)) {
+    advance(lane, state);
+  } else if (reads_.waitingFor() >= 0) {
+    waitingFor_ = reads_.waitingFor();
+    return false;
+  }
   return true;
 }
 
@@ -408,29 +444,63 @@ std::byte* HostOperation::address(const Lane& lane, const Port& port, const Piec
   return base(port) + extent.offset + piece.offset;
 }
 
-void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& piece) {
+/// In memory of a peer that is not mapped here.
+bool HostOperation::isRead(const Port& port) const {
+  return port.kind == Port::Kind::Mapped && !base(port);
+}
+
+uint64_t HostOperation::readsOf(const Step& step) const {
+  return static_cast<uint64_t>(
+      std::ranges::count_if(step.sources, [this](const Port& port) { return isRead(port); }));
+}
+
+/// Whether the piece of each source of the step has an address now: those in other ranks' memory
+/// have been read, one that is alone to where it belongs.
+bool HostOperation::gather(const Lane& lane, const Step& step, const Piece& piece) {
+  const auto hasChunks = [](const Port& port) { return port.chunks > 0; };
+  const bool isAlone = std::ranges::count_if(step.sources, hasChunks) == 1;
+  std::byte* room =
+      isAlone ? static_cast<std::byte*>(targets_[0]) : reads_.room(readsOf(step) * piece.bytes);
+  sources_.clear();
+  for (const Port& port : step.sources) {
+    if (port.chunks == 0) continue;
+    if (!isRead(port)) {
+      sources_.push_back(address(lane, port, piece, false));
+      continue;
+    }
+    const plan::Extent extent = shape_->extent(port.buffer, port.chunk + piece.chunk, piece.round);
+    const EntryRecord& its = entries_[port.rank];
+    const WindowPlace& place = port.buffer == Buffer::In ? its.in : its.out;
+    if (!reads_.read(port.rank, place.offset + extent.offset + piece.offset, room, piece.bytes))
+      return false;
+    sources_.push_back(room);
+    room += piece.bytes;
+  }
+  return true;
+}
+
+/// False when a peer's memory cannot be read now.
+bool HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& piece) {
   const bool contributes = plan::isReduction(active_->spec().collective);
   const bool premultiplies = contributes && call_.facts.op == ReduceOp::PreMulSum;
-  sources_.clear();
   targets_.clear();
   premultiply_.clear();
   bool toUser = userBytes_ >= StreamingTuner::kLeastBytes;
-  for (const Port& port : step.sources) {
-    if (port.chunks == 0) continue;
-    sources_.push_back(address(lane, port, piece, false));
-    const bool input = port.kind == Port::Kind::Local && port.buffer == Buffer::In;
-    if (premultiplies) premultiply_.push_back(input ? call_.scalar : 1.0);
-  }
   for (const Port& port : step.targets) {
     if (port.chunks == 0) continue;
     if (!isZeroCopy(lane, port)) targets_.push_back(address(lane, port, piece, true));
     toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
   }
-  if (targets_.empty()) return;
+  if (targets_.empty()) return true;
+  if (!gather(lane, step, piece)) return false;
+  for (const Port& port : step.sources) {
+    const bool input = port.kind == Port::Kind::Local && port.buffer == Buffer::In;
+    if (port.chunks > 0 && premultiplies) premultiply_.push_back(input ? call_.scalar : 1.0);
+  }
   const bool isThere = sources_.size() == 1 && targets_.size() == 1 && sources_[0] == targets_[0];
   const bool divides = step.completes && call_.facts.op == ReduceOp::Avg;
   const bool scales = std::ranges::any_of(premultiply_, [](double scalar) { return scalar != 1; });
-  if (isThere && !divides && !scales) return;  // it was received there
+  if (isThere && !divides && !scales) return true;  // it was received there
   const uint64_t count = piece.bytes / sizeOf(call_.facts.type);
   if (call_.reduction && sources_.size() > 1) {
     const bool tree = call_.facts.deterministic && step.fold == Fold::Canonical;
@@ -438,7 +508,8 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
       const Combining here(*this);
       combineBy(call_.reduction, in, inout, n);
     };
-    return numbers::foldBy(combine, sizeOf(call_.facts.type), tree, sources_, targets_, count);
+    numbers::foldBy(combine, sizeOf(call_.facts.type), tree, sources_, targets_, count);
+    return true;
   }
   const auto begin = toUser ? std::chrono::steady_clock::now() : Time();
   numbers::fold({.type = call_.facts.type,
@@ -451,10 +522,18 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
                  .divideBy = divides ? at_.size : 1,
                  .streaming = toUser && streaming_});
   if (toUser) storeNs_ += static_cast<uint64_t>((std::chrono::steady_clock::now() - begin).count());
+  return true;
+}
+
+/// Of one foldPiece().
+uint64_t HostOperation::mostPieceBytes(const Step& step) const {
+  const uint64_t reads = readsOf(step);
+  return reads > 0 && step.sources.size() > 1 ? AttachedReads::pieceBytes(reads) : kPieceBytes;
 }
 
 // Folds all of a step that has channels (its message fits a slot), or the next piece of one that
-// has none. Returns true when the step's data are complete.
+// has none. Returns true when the step's data are complete. No piece is folded twice, as it may be
+// in place.
 bool HostOperation::foldData(const Lane& lane, const Step& step, LaneState& state) {
   const auto port = std::find_if(step.targets.begin(), step.targets.end(),
                                  [](const Port& p) { return p.chunks > 0; });
@@ -462,22 +541,26 @@ bool HostOperation::foldData(const Lane& lane, const Step& step, LaneState& stat
   const bool channels = hasChannel(step.sources) || hasChannel(step.targets);
   const uint64_t total = messageBytes(*port, state.round);
   const uint64_t begin = state.pieceOffset;
-  const uint64_t end = channels ? total : std::min(total, begin + kPieceBytes);
+  const uint64_t most = mostPieceBytes(step);
+  const uint64_t end = channels ? total : std::min(total, begin + most);
   uint64_t chunkStart = 0;
   for (uint32_t i = 0; i < port->chunks && chunkStart < end; ++i) {
     const uint64_t chunkEnd = chunkStart + shape_->chunkBytes(*port, i, state.round);
-    const uint64_t from = std::max(begin, chunkStart), to = std::min(end, chunkEnd);
-    if (from < to)
-      foldPiece(lane, step,
-                {.chunk = i,
-                 .round = state.round,
-                 .messageBytes = total,
-                 .chunkStart = chunkStart,
-                 .offset = from - chunkStart,
-                 .bytes = to - from});
+    const uint64_t to = std::min(end, chunkEnd);
+    for (uint64_t from = std::max(begin, chunkStart); from < to; from = state.pieceOffset) {
+      const uint64_t bytes = std::min(to - from, most);
+      if (!foldPiece(lane, step,
+                     {.chunk = i,
+                      .round = state.round,
+                      .messageBytes = total,
+                      .chunkStart = chunkStart,
+                      .offset = from - chunkStart,
+                      .bytes = bytes}))
+        return false;
+      state.pieceOffset = from + bytes;
+    }
     chunkStart = chunkEnd;
   }
-  state.pieceOffset = end;
   return end == total;
 }
 

@@ -3,7 +3,9 @@
 // Runs one rank's Program over connections and user memory, without ever
 // blocking. poll() does what can be done now and returns. Where a plan for mapped buffers exists,
 // the operation first exchanges entry records with all ranks and takes that plan when everybody's
-// buffers allow it; a rank whose buffers do not tells the others, and goes on with the staged plan.
+// buffers allow it. Else it takes one for buffers that others read where they are, if there is one
+// and they can be read. A rank whose buffers allow neither tells the others, and goes on with the
+// staged plan.
 
 #include <array>
 #include <cstdint>
@@ -13,6 +15,7 @@
 
 #include "src/executor/call.h"
 #include "src/executor/executor.h"
+#include "src/executor/host/attached_reads.h"
 #include "src/executor/host/operation.h"
 #include "src/executor/host/streaming_tuner.h"
 #include "src/executor/host/zero_copy_sends.h"
@@ -42,13 +45,15 @@ class HostPlan final : public PreparedPlan {
 
 /// A place in memory that all ranks of the host can name.
 struct WindowPlace {
-  static constexpr uint64_t kNone = 0;        ///< not in a window: the mapped plan cannot be used
+  static constexpr uint64_t kNone = 0;        ///< neither in a window nor readable: plans stage it
   static constexpr uint64_t kUnused = ~0ull;  ///< this rank's buffer is not touched by others
+  static constexpr uint64_t kMemory = ~0ull - 1;  ///< in no window: others can read it, and the
+                                                  ///< offset is its address
   uint64_t window = kNone;
   uint64_t offset = 0;
 };
 
-/// What a rank tells the others when it enters an operation that might run on mapped buffers.
+/// What a rank tells the others when it enters an operation that might stage nothing.
 struct EntryRecord {
   WindowPlace in, out;
 };
@@ -70,6 +75,7 @@ struct HostRank {
   int rank = 0, size = 1;
   transports::Endpoint* endpoint = nullptr;  ///< null when alone
   const WindowResolver* windows = nullptr;   ///< for plans on mapped buffers
+  bool attached = false;                     ///< the ranks of the host read each other's memory
 };
 
 /// The plans of a call, made by HostExecutor::prepare(). All outlive the call.
@@ -77,6 +83,8 @@ struct HostPlans {
   const PreparedPlan* staged = nullptr;
   /// For mapped buffers, if the ranks of this call ask each other for them; else null.
   const PreparedPlan* mapped = nullptr;
+  /// For buffers that can be read, if that pays, too; else null. Not without `mapped`.
+  const PreparedPlan* attached = nullptr;
   /// Of calls alike, to be told what was found; or null.
   plan::MappedBufferPolicy* mappedBufferPolicy = nullptr;
 };
@@ -125,13 +133,15 @@ class HostOperation final : public Operation {
   bool isInPlace(const plan::PlanSpec& spec) const;
   bool enter();  // true when something moved
   void prepareEntry();
+  WindowPlace placeOf(plan::Buffer buffer) const;
+  void note(const EntryRecord& entry);
   /// The last one: on one host plans use the first, whose slots data then goes through in the order
   /// in which they lie in the caches.
   int entryChannel() const { return at_.endpoint->layout().channels - 1; }
   bool choose();  // between the plans; false when it must wait
   void start(const PreparedPlan& prepared, const ShortProgram* stopped = nullptr);
-  bool startMapped();         // false when a peer has given its window back
-  bool runLane(size_t lane);  // one step or piece; false when it must wait
+  bool startUnstaged(const PreparedPlan& plan);  // false when a peer has given its window back
+  bool runLane(size_t lane);                     // one step or piece; false when it must wait
   bool dependenciesDone(const plan::Step& step, const LaneState& state) const;
   bool channelsReady(const plan::Lane& lane, const plan::Step& step, const LaneState& state);
   bool execute(const plan::Lane& lane, const plan::Step& step, LaneState& state);
@@ -147,7 +157,11 @@ class HostOperation final : public Operation {
   void checkHeader(int peer, const transports::SlotHeader& header, uint64_t expectedBytes) const;
   std::byte* address(const plan::Lane& lane, const plan::Port& port, const Piece& piece,
                      bool asTarget);
-  void foldPiece(const plan::Lane& lane, const plan::Step& step, const Piece& piece);
+  bool isRead(const plan::Port& port) const;
+  uint64_t readsOf(const plan::Step& step) const;
+  uint64_t mostPieceBytes(const plan::Step& step) const;
+  bool gather(const plan::Lane& lane, const plan::Step& step, const Piece& piece);
+  bool foldPiece(const plan::Lane& lane, const plan::Step& step, const Piece& piece);
   bool foldData(const plan::Lane& lane, const plan::Step& step, LaneState& state);
   void advance(const plan::Lane& lane, LaneState& state);
   std::byte* base(const plan::Port& port) const;
@@ -180,9 +194,10 @@ class HostOperation final : public Operation {
   // Entry exchange. A record is its rank's first message on its channel.
   std::vector<bool> entrySent_, entryReceived_;
   int entriesToSend_ = 0, entriesToReceive_ = 0;
-  bool refused_ = false;  // by a record that is known
+  bool mapped_ = false, attached_ = false;  // what all records that are known allow
   std::vector<EntryRecord> entries_;
   std::vector<std::shared_ptr<std::byte>> peerIn_, peerOut_;  // held until the operation is done
+  AttachedReads reads_;
 
   // Scratch vectors of execute(), kept to avoid allocation.
   std::vector<const void*> sources_;

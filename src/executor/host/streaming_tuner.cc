@@ -13,10 +13,11 @@ constexpr double kJump = 1.6;     // ratio that makes the other way worth a try
 
 }  // namespace
 
-bool StreamingTuner::choose(uint64_t bytes, bool mapped) {
+bool StreamingTuner::choose(uint64_t bytes, plan::Protocol protocol) {
   bucket_ = nullptr;
   if (bytes < kLeastBytes) return false;
-  Bucket& b = buckets_[static_cast<size_t>(std::bit_width(bytes) - 1) * 2 + (mapped ? 1 : 0)];
+  Bucket& b = buckets_[static_cast<size_t>(std::bit_width(bytes) - 1) * kProtocols +
+                       static_cast<size_t>(protocol)];
   bucket_ = &b;
   ++b.operations;
   const int better = b.arms[1].nanoseconds < b.arms[0].nanoseconds ? 1 : 0;

@@ -7,7 +7,10 @@
 // is tried again now and then, and at once when times jump.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+
+#include "src/plan/plan.h"
 
 namespace tutti::executor {
 
@@ -16,12 +19,16 @@ class StreamingTuner {
   /// Smaller buffers are always stored through the caches.
   static constexpr uint64_t kLeastBytes = 16384;
 
-  /// How the next operation on `bytes` of user memory is to store. `mapped`: also to other ranks'.
-  bool choose(uint64_t bytes, bool mapped);
+  /// How the next operation on `bytes` of user memory is to store. By the protocol, as a mapped
+  /// plan stores to other ranks' memory too, and an attached one has others read what it has
+  /// stored.
+  bool choose(uint64_t bytes, plan::Protocol protocol);
   /// What the operation of the last choose() took for its stores, or nothing when it made none.
   void report(uint64_t nanoseconds);
 
  private:
+  static constexpr size_t kProtocols = 3;
+
   struct Arm {
     double nanoseconds = 0;  // moving average
     uint32_t samples = 0;
@@ -31,7 +38,7 @@ class StreamingTuner {
     uint32_t operations = 0;
     bool doubtful = false;  // the last time was far from the average
   };
-  std::array<Bucket, 2 * 64> buckets_;
+  std::array<Bucket, kProtocols * 64> buckets_;
   Bucket* bucket_ = nullptr;
   int arm_ = 0;
 };

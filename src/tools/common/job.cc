@@ -5,6 +5,7 @@
 #include "collectives/chooser.h"
 #include "src/base/check.h"
 #include "src/base/cores.h"
+#include "src/base/env.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/settings.h"
 #include "src/tools/common/values.h"
@@ -40,6 +41,7 @@ topology::Topology PlannedJob::topology() const {
   const auto layout = communicator::layoutFor(made, "");
   made.slotBytes = layout.slotBytes;
   made.channels = layout.channels;
+  made.attached = ranks > 1 && made.hosts() == 1 && base::env().shmAttach;
   return made;
 }
 

@@ -1,4 +1,4 @@
-#include "peaks.h"
+#include "bench/training/peaks.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

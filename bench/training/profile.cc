@@ -1,11 +1,11 @@
-#include "profile.h"
+#include "bench/training/profile.h"
 
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
+#include "bench/training/peaks.h"
 #include "commands.h"
-#include "peaks.h"
 
 namespace tutti::bench {
 

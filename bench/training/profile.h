@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "timed_kernels.h"
+#include "bench/training/timed_kernels.h"
 
 namespace tutti::bench {
 

@@ -1,4 +1,4 @@
-#include "timed_kernels.h"
+#include "bench/training/timed_kernels.h"
 
 #include <algorithm>
 

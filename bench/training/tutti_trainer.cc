@@ -7,13 +7,13 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bench/training/profile.h"
 #include "commands.h"
 #include "parallel/engine/engine.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/tensor/random.h"
-#include "profile.h"
 
 namespace {
 

@@ -11,10 +11,9 @@
 // Bound: the fused multiplications and additions of vectors. What could keep tiles from that is
 // waiting for memory, so factors are copied to where they are read in order:
 //
-//   right factor   panels of kColumns columns, [k][kColumns], in which pairs are adjacent: kSum
-//   rows
-//                  of one stay in the first cache while all tiles of a block of rows pass; panels
-//                  of kGroupSum rows, as many as fit the third cache, are copied before
+//   right factor   panels of kColumns columns, [k][kColumns], pairs adjacent: kSum rows of one
+//                  stay in the first cache while all tiles of a block of rows pass; panels of
+//                  kGroupSum rows, as many as fit the third cache, are copied before
 //   left factor    as it is, and each tile of the first panel asks for the next one's rows; where
 //                  it is transposed and many columns of the result pay for it, a copy of a block of
 //                  rows, [rows / kRows][k][kRows]

@@ -257,15 +257,19 @@ class RegretSearch {
         calls_, [](const auto& a, const auto& b) { return chosenBy(a) < chosenBy(b); });
     best_.preferences.clear();  // they would hide what the constants choose
     least_ = loss(calls_, best_);
+    const bool isTold = std::ranges::any_of(
+        calls_, [](const MeasuredCall& call) { return call.topology.attached; });
+    for (const topology::Constant& constant : topology::constants())
+      if (isTold || !isOfAttached(constant)) constants_.push_back(&constant);
   }
 
   void oneByOne() {
     bool better = true;
     for (int sweep = 0; sweep < 8 && std::exchange(better, false); ++sweep)
-      for (const topology::Constant& constant : topology::constants())
+      for (const topology::Constant* constant : constants_)
         for (const double factor : {0.25, 0.5, 0.7, 0.85, 0.93, 1.08, 1.2, 1.4, 2.0, 4.0}) {
           Tuning changed = best_;
-          scale(changed, constant, factor);
+          scale(changed, *constant, factor);
           better |= take(changed);
         }
   }
@@ -279,9 +283,9 @@ class RegretSearch {
     for (size_t i = 0; i < trials; ++i) {
       const double reach = 0.05 * std::pow(2.0, static_cast<double>(i % 5));  // of a logarithm
       Tuning changed = best_;
-      for (const topology::Constant& constant : topology::constants()) {
+      for (const topology::Constant* constant : constants_) {
         const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
-        if (random() % 2 == 0) scale(changed, constant, std::exp(reach * (2 * uniform - 1)));
+        if (random() % 2 == 0) scale(changed, *constant, std::exp(reach * (2 * uniform - 1)));
       }
       take(changed);
     }
@@ -289,9 +293,9 @@ class RegretSearch {
 
   /// What the calls do not tell.
   void restore(const Tuning& start) {
-    for (const topology::Constant& constant : topology::constants()) {
+    for (const topology::Constant* constant : constants_) {
       Tuning changed = best_;
-      changed.*constant.value = start.*constant.value;
+      changed.*constant->value = start.*constant->value;
       if (loss(calls_, changed) <= least_ + 1e-9) best_ = changed;
     }
   }
@@ -299,6 +303,10 @@ class RegretSearch {
   const Tuning& best() const { return best_; }
 
  private:
+  static bool isOfAttached(const topology::Constant& constant) {
+    return constant.value == &Tuning::attachMicroseconds ||
+           constant.value == &Tuning::attachGigabytesPerSecond;
+  }
   static void scale(Tuning& tuning, const topology::Constant& constant, double factor) {
     double& value = tuning.*constant.value;
     value = std::clamp(value * factor, constant.least, constant.most);
@@ -311,7 +319,8 @@ class RegretSearch {
     return true;
   }
 
-  std::vector<MeasuredCall> calls_;  // those alike beside each other
+  std::vector<MeasuredCall> calls_;                   // those alike beside each other
+  std::vector<const topology::Constant*> constants_;  // of which the calls may tell
   Tuning best_;
   double least_;
 };

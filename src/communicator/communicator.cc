@@ -370,9 +370,8 @@ std::optional<Error> Communicator::asyncError() const {
 
 std::string Communicator::describe() const {
   if (impl_->who.inForkedChild()) throw communicator::Membership::usedAfterFork();
-  std::string text =
-      base::message("communicator ", std::hex, impl_->who.id(), std::dec, ": rank ", rank(), " of ",
-                    size(), impl_->links.attached() ? ", attached to those of its host" : "", "\n");
+  std::string text = base::message("communicator ", std::hex, impl_->who.id(), std::dec, ": rank ",
+                                   rank(), " of ", size(), "\n");
   for (int r = 0; r < size(); ++r) {
     text += base::message("  ", impl_->who.name(r));
     if (r != rank()) text += base::message(" by ", impl_->links.endpoint()->name(r));
@@ -380,6 +379,7 @@ std::string Communicator::describe() const {
       text += base::message(", ", join->describe(r));
     text += "\n";
   }
+  if (impl_->links.attached()) text += "  ranks of one host read each other's memory\n";
   return text + impl_->recorded(SIZE_MAX) + impl_->oneSided.describe();
 }
 

@@ -143,7 +143,7 @@ TEST(AttachedMemory, IsReadByCallsThatAreLongEnough) {
 TEST(AttachedMemory, IsReadWhereNotAllIsMapped) {
   auto ranks = makeRanks(2, "attached");
   runRanks(ranks, [](Communicator& c) {
-    EXPECT_NE(c.describe().find(", attached to those of its host"), std::string::npos)
+    EXPECT_NE(c.describe().find("ranks of one host read each other's memory"), std::string::npos)
         << c.describe();
     std::vector<float> ordinary(kLong);
     Memory window = c.allocate(kLong * sizeof(float));
@@ -176,7 +176,7 @@ TEST(AttachedMemory, IsNotReadWhereOneRankOfAllIsRefused) {
   dataReads = 0;
   runRanks(ranks, [](Communicator& c) {
     EXPECT_FALSE(Inspection::topology(c).attached);
-    EXPECT_EQ(c.describe().find("attached"), std::string::npos) << c.describe();
+    EXPECT_EQ(c.describe().find("read each other"), std::string::npos) << c.describe();
     checkAll(c, {.count = kCount});
     EXPECT_EQ(protocolOf(c), plan::Protocol::Simple);
     const Bytes mine = content(static_cast<uint64_t>(c.rank()), kLong);

@@ -45,12 +45,13 @@ void validate(const PerfOptions& o) {
                 " is of collectives: ", o.collectiveName, " is made of sends and receives");
   TUTTI_REQUIRE(o.exchange != PerfExchange::HyperCube || (o.ranks & (o.ranks - 1)) == 0,
                 "hypercube needs a power of two of ranks, not ", o.ranks);
-  if (o.algorithm == "mapped") {
-    TUTTI_REQUIRE(o.windows, "--algo mapped works on memory from allocate: not with --memory ",
-                  "ordinary");
-    TUTTI_REQUIRE(!plan::isReduction(o.collective) || o.op != ReduceOp::PreMulSum,
-                  "--algo mapped does not exist for premulsum");
-  }
+  TUTTI_REQUIRE(o.algorithm != "mapped" || o.windows,
+                "--algo mapped works on memory from allocate: not with --memory ordinary");
+  TUTTI_REQUIRE(o.algorithm != "attached" || !o.windows,
+                "--algo attached works on ordinary memory: with --memory ordinary");
+  TUTTI_REQUIRE(!plan::parseProtocol(o.algorithm) || !plan::isReduction(o.collective) ||
+                    o.op != ReduceOp::PreMulSum,
+                "--algo ", o.algorithm, " does not exist for premulsum");
   TUTTI_REQUIRE(o.plotFile.empty() || o.collective != Collective::Barrier,
                 "--plot draws times over sizes, and a barrier has none");
   TUTTI_REQUIRE(o.plotFile.empty() || o.maxBytes > 0, "--plot draws nothing of 0 bytes");

@@ -48,7 +48,8 @@ PlanSpec specOf(const PlanOptions& o, const collectives::Choice& choice) {
   TUTTI_REQUIRE(name.empty() || collectives::exists(name, o.request.collective, o.job.ranks, hosts),
                 "algorithm ", name, " does not exist for ", plan::toString(o.request.collective),
                 " on ", o.job.ranks, " ranks", hosts.empty() ? "" : " of several hosts");
-  return name == "mapped" ? choice.mapped.value() : choice.spec;
+  if (name == collectives::kPreferAttached) return choice.attached.value();
+  return name == collectives::kPreferMapped ? choice.mapped.value() : choice.spec;
 }
 
 /// The collective, the root, the ranks and the hosts are the plan's.

@@ -95,8 +95,8 @@ void validate(const SimulateOptions& o) {
   for (const uint64_t bytes : o.sizes)
     TUTTI_REQUIRE(bytes <= kMostBytes, "--size ", bytes, " is more than ", kMostBytes, " bytes");
   std::vector<std::string> simulated = algorithmNames();
-  std::erase(simulated, toString(plan::Protocol::Mapped));
-  TUTTI_REQUIRE(o.algorithm != toString(plan::Protocol::Mapped), "--algo ", o.algorithm,
+  std::erase_if(simulated, [](const std::string& name) { return plan::parseProtocol(name); });
+  TUTTI_REQUIRE(!plan::parseProtocol(o.algorithm), "--algo ", o.algorithm,
                 " is not simulated: take ", listOfNames(simulated), ", or all");
   requireName("--algo", o.algorithm, simulated);
 }

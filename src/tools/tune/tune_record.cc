@@ -55,11 +55,11 @@ std::string jsonOf(const Verdict& verdict) {
                       {"hosts", topology.hostOf},
                       {"slot_bytes", topology.slotBytes},
                       {"channels", topology.channels},
-                      {"attached", topology.attached},
                       {"microseconds", times},
                       {"ratio", rounded(verdict.ratio)},
                       {"ratio_low", rounded(verdict.leastRatio)}};
   if (!windows) line["asking"] = rounded(asking);
+  if (topology.attached) line["attached"] = true;
   return jsonLine(line);
 }
 

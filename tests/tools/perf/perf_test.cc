@@ -93,7 +93,7 @@ TEST(PerfOptions, AreRefusedByName) {
   EXPECT_EQ(
       refusal({"reduce", "--algo", "rings"}),
       "--algo rings does not exist: ring, double_tree, recursive, one_shot, two_shot, pairwise, "
-      "hierarchical, mapped or file; did you mean ring?");
+      "hierarchical, mapped, attached or file; did you mean ring?");
   EXPECT_EQ(parse({"reduce", "--algo", "ring/2"}).algorithm, "ring/2");
   EXPECT_EQ(refusal({"all_reduce", "-b", "1", "-e", "1000G", "-i", "1"}),
             "-b 1 -e 1073741824000 -f 1 -i 1 are more than 10000 sizes");

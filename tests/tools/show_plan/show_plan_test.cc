@@ -54,7 +54,9 @@ step 2   o----->   1
 TEST(PlanCommand, WithoutAnAlgorithmSaysWhatWouldBeChosenAndWhy) {
   const Result run = runTutti({"plan", "all_reduce", "-n", "4", "-b", "4K", "--cores", "2"});
   EXPECT_EQ(run.exitCode, 0) << run.err;
-  EXPECT_EQ(lines(run.out)[0], "4 ranks on 1 host, 2 cores, slots of 262144 bytes, oversubscribed");
+  EXPECT_EQ(lines(run.out)[0],
+            "4 ranks on 1 host, 2 cores, slots of 262144 bytes, attached to each other's memory, "
+            "oversubscribed");
   EXPECT_NE(run.out.find("all_reduce of 4096 uint8, sum: "), std::string::npos) << run.out;
   EXPECT_NE(run.out.find(" us  all_reduce ring simple, 4 ranks"), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("\nrank 3\n"), std::string::npos) << run.out;
@@ -104,7 +106,8 @@ TEST(PlanCommand, PlacesRanksOnHosts) {
   EXPECT_EQ(Json::parse(uneven.out)["spec"]["hosts"], (std::vector<int>{0, 0, 0, 1, 2, 2, 2, 2}));
   const Result one = runTutti({"plan", "all_reduce", "-n", "2", "--hosts", "2", "-b", "1K"});
   EXPECT_EQ(one.exitCode, 0) << one.err;
-  EXPECT_EQ(lines(one.out)[0], "2 ranks on 1 host, 2 cores, slots of 262144 bytes");
+  EXPECT_EQ(lines(one.out)[0],
+            "2 ranks on 1 host, 2 cores, slots of 262144 bytes, attached to each other's memory");
 }
 
 /// The program of the page, which writes a plan.

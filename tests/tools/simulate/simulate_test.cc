@@ -74,8 +74,9 @@ TEST(SimulateOptions, AreRefusedByName) {
       "--type float31 is no element type: " + listOfNames(typeNames()) + "; did you mean float32?");
   const std::string simulated =
       "ring, double_tree, recursive, one_shot, two_shot, pairwise or hierarchical";
-  EXPECT_EQ(refusal({"scan", "--algo", "mapped"}),
-            "--algo mapped is not simulated: take " + simulated + ", or all");
+  for (const std::string name : {"mapped", "attached"})
+    EXPECT_EQ(refusal({"scan", "--algo", name.c_str()}),
+              "--algo " + name + " is not simulated: take " + simulated + ", or all");
   EXPECT_EQ(refusal({"scan", "--algo", "ting"}),
             "--algo ting does not exist: " + simulated + "; did you mean ring?");
   const auto refusalOfRanks = [](const char* ranks) {

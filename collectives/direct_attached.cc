@@ -19,8 +19,8 @@ class Steps {
       case Collective::AllReduce: allReduce(); break;
       case Collective::ReduceScatter: reduceScatter(); break;
       case Collective::AllGather: readInputs(0); break;
-      case Collective::Broadcast: broadcast(); break;
-      case Collective::Scatter: scatter(); break;
+      case Collective::Broadcast: readRoot(0); break;
+      case Collective::Scatter: readRoot(own_); break;
       case Collective::AllToAll: readInputs(own_); break;
       default: break;
     }
@@ -28,7 +28,6 @@ class Steps {
   }
 
  private:
-  bool isRoot() const { return rank_ == spec_.root; }
   /// The `k`th other rank, so that not all read in the same one first.
   int other(int k) const { return wrap(rank_ + k, spec_.ranks); }
 
@@ -82,13 +81,10 @@ class Steps {
           copy(portOf(rank_, other(k), Buffer::In, chunk), static_cast<uint32_t>(other(k))));
     leaveTogether();
   }
-  void broadcast() {
-    steps_.push_back(copy(portOf(rank_, spec_.root, Buffer::In, 0), 0));
-    isRoot() ? hearAll() : tell(spec_.root);
-  }
-  void scatter() {
-    steps_.push_back(copy(portOf(rank_, spec_.root, Buffer::In, own_), 0));
-    isRoot() ? hearAll() : tell(spec_.root);
+  /// Block `chunk` of the root's input, and tells the root.
+  void readRoot(uint32_t chunk) {
+    steps_.push_back(copy(portOf(rank_, spec_.root, Buffer::In, chunk), 0));
+    rank_ == spec_.root ? hearAll() : tell(spec_.root);
   }
 
   const PlanSpec& spec_;
@@ -97,8 +93,8 @@ class Steps {
   std::vector<Step> steps_;
 };
 
-/// The others' ranks that receive or that give are alone with their copies, which slots share out
-/// between two ranks.
+/// In the others one rank would make most of the copies alone, where slots share them out between
+/// two ranks.
 bool isAttachable(Collective c) {
   return isOneOf(c, {Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather,
                      Collective::Broadcast, Collective::Scatter, Collective::AllToAll});

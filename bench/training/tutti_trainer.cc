@@ -1,5 +1,5 @@
-// Trains a GPT-2-style model as train_gpt does; a call is one step. With --profile it obeys nobody,
-// and prints where the time of its steps goes.
+// Trains a GPT-2-style model as train_gpt does; a call is one step. With --profile it takes no
+// commands, and prints where the time of its steps goes.
 
 #include <CLI/CLI.hpp>
 #include <cmath>

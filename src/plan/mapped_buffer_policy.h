@@ -15,10 +15,14 @@ class MappedBufferPolicy {
  public:
   static constexpr uint32_t kPatience = 8, kEvery = 64;
 
-  /// Whether the next call asks. One that does has to tell what it found.
-  bool next() { return unmapped_ < kPatience || ++passed_ % kEvery == 0; }
-  /// What next() will say.
+  /// Whether the next call asks.
   bool willAsk() const { return unmapped_ < kPatience || (passed_ + 1) % kEvery == 0; }
+  /// The same, and counts the call. One that asks has to tell what it found.
+  bool next() {
+    const bool asks = willAsk();
+    if (unmapped_ >= kPatience) ++passed_;
+    return asks;
+  }
   void found(bool mapped) {
     if (mapped)
       unmapped_ = passed_ = 0;

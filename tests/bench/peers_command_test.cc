@@ -26,11 +26,12 @@ const tests::Arguments commandLine{{"PEERS", &program}, {"STAND_IN_PEER", &stand
 
 class PeersCommand : public testing::Test {
  protected:
-  /// Shortly, where `flags` have nothing else.
+  /// A few calls, where `flags` have nothing else. They end long before the time is over, also
+  /// beside other programs.
   Output run(const std::string& flags) const {
     std::string command = program.string() + " --peers " + folder_.path().string() + " " + flags;
     for (const auto& [flag, value] : {std::pair("--ranks", "2"), std::pair("--blocks", "6"),
-                                      std::pair("--calls", "3"), std::pair("--minutes", "1")})
+                                      std::pair("--calls", "3"), std::pair("--minutes", "10")})
       if (flags.find(flag) == flags.npos) command += std::string(" ") + flag + " " + value;
     return runProgram(command);
   }
@@ -96,7 +97,8 @@ TEST_F(PeersCommand, ComparesWithAPeer) {
 
 TEST_F(PeersCommand, FindsAWrongResultAndAFasterPeer) {
   installPeer(standIn);
-  const Output output = run("--only openmpi --collectives all_reduce,barrier --min 64 --max 64");
+  const Output output =
+      run("--only openmpi --collectives all_reduce,barrier --min 64 --max 64 --calls 200");
   EXPECT_EQ(output.exitCode, 0) << output.text;
   EXPECT_EQ(output.count("- openmpi: Stand-in 1.2\n"), 1) << output.text;
   EXPECT_EQ(
@@ -119,7 +121,8 @@ TEST_F(PeersCommand, EndsAPeerThatDoesNotAnswerAndNamesIt) {
   fs::create_symlink(standIn, file("hanging_peer"));
   installPeer(file("hanging_peer"));
   const Output output =
-      run("--only openmpi --collectives reduce,barrier --min 8 --max 16 --factor 2 --minutes 0.6");
+      run("--only openmpi --collectives reduce,barrier --min 8 --max 16 --factor 2 --minutes 0.6"
+          " --calls 200");
   EXPECT_EQ(output.exitCode, 0) << output.text;
   for (const char* line : {"\n- reduce, 2 ranks, 8 bytes, openmpi: too slow for the time of the "
                            "row: openmpi does not answer\n",

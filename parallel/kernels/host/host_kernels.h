@@ -1,10 +1,10 @@
 #pragma once
 
-// Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16, of which products are
-// computed as they are where the processor is faster at that: GEMM by blas.h,
-// everything else by elementwise kernels compiled for this processor's instruction set. One object
-// may be used by several ranks' threads at once; it keeps no state. A method may call another one,
-// of an object that derives from this its own: so benchmarks time each by itself.
+// Kernels on the CPU, in float64, float32 and bfloat16: GEMM by blas.h, everything else by
+// elementwise kernels compiled for this processor's instruction set. Bfloat16 is widened to
+// float32, but in products where the processor multiplies it faster. One object may be used by
+// several ranks' threads at once; it keeps no state. Methods call each other through the interface,
+// so that a derived class sees each call; a benchmark times them so.
 
 #include "parallel/kernels/host/elementwise.h"
 #include "parallel/kernels/kernels.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// Short collectives: calls alike an earlier one whose messages are small and stay on this host.
+// Short collectives: repeats of an earlier call whose messages are small and stay on this host.
 // Nothing is built for them but what ShortProgram has. A table of the last kinds of calls; the
 // thread that issues owns it.
 
@@ -19,7 +19,7 @@ namespace tutti::communicator {
 
 struct ReadyChoice;
 
-/// What calls alike have in common, where they ask for nothing special.
+/// What makes a call a repeat of another. Such calls ask for nothing special.
 struct ShortKind {
   plan::Collective collective = plan::Collective::Barrier;
   DataType type = DataType::UInt8;

@@ -1,9 +1,9 @@
 #pragma once
 
-// A short collective on one host: a program of one round, with all that is the same for each call
-// alike looked up once: rings, offsets, sizes, the fingerprint. It builds nothing when it runs, and
-// waits a moment at most. Where a peer is not there by then, HostOperation goes on with the steps
-// at which it stopped: messages are the same.
+// A short collective on one host: a program of one round. All that is the same in each repeat of
+// the call is looked up once: rings, offsets, sizes, the fingerprint. It builds nothing when it
+// runs, and waits a moment at most. Where a peer is not there by then, HostOperation goes on with
+// the steps at which it stopped: messages are the same.
 
 #include <cstddef>
 #include <cstdint>

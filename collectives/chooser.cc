@@ -279,6 +279,12 @@ std::string Choice::describe() const {
   return text;
 }
 
+double Choice::microsecondsOf(const PlanSpec& candidate) const {
+  const auto found = std::ranges::find(candidates, candidate, &Candidate::spec);
+  TUTTI_ASSERT(found != candidates.end(), "no candidate is ", candidate.describe());
+  return found->microseconds;
+}
+
 bool isNamed(const PlanSpec& spec, const std::string& name) {
   if (spec.protocol != Protocol::Simple) return name == plan::toString(spec.protocol);
   const AlgorithmName named(name);

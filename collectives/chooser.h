@@ -28,6 +28,8 @@ struct Choice {
   std::string reason;  ///< one sentence
   std::vector<Candidate> candidates;  ///< everything considered: staged plans, then mapped, then
                                       ///< attached ones, each fastest first
+  /// As predicted for one of the candidates.
+  double microsecondsOf(const PlanSpec& candidate) const;
   std::string describe() const;
 };
 

@@ -55,6 +55,12 @@ void run(void* context, const worker_operation* call) {
   }
 }
 
+double predict(void* context, const worker_operation* call) {
+  tutti::Group group;
+  run(context, call);
+  return group.predict().count();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -67,7 +73,8 @@ int main(int argc, char** argv) {
                                  "Tutti " TUTTI_VERSION,
                                  allocate,
                                  release,
-                                 run};
+                                 run,
+                                 predict};
     return worker_main(&library, argv[1]);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

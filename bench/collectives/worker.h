@@ -29,6 +29,8 @@ struct worker_library {
   void* (*allocate)(void* context, size_t bytes);
   void (*release)(void* context, void* memory);
   void (*call)(void* context, const struct worker_operation* call);
+  /* Microseconds that the library thinks such a call takes; NULL where it says nothing of it. */
+  double (*predict)(void* context, const struct worker_operation* call);
 };
 
 /* Obeys the commands in `directory` (see commands.h). There rank 0 writes the version into the file

@@ -31,6 +31,7 @@ struct worker_command {
   uint32_t warmups;
   uint32_t collective; /* a worker_collective; others take no notice of this and what follows */
   uint32_t ordinary;   /* 0: in memory of the library's own, where it has such */
+  uint32_t predicts;   /* not 0: asks in the place of each call how long it is to take */
 };
 
 /* Nanoseconds of a call on this rank; NAN after a wrong result. `call` counts from 0, warm-ups

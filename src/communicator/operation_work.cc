@@ -111,7 +111,8 @@ bool OperationWork::sharesCores() const { return owners_->links.sharesCores(); }
 
 double OperationWork::predictedMicroseconds() const {
   HostBackend& host = owners_->host;
-  if (!isExchange()) return choice_->microseconds;
+  if (const auto* call = std::get_if<CollectiveCall>(&call_))
+    return host.predictedMicroseconds(*call, *choice_);
   return host.predictedMicroseconds(std::get<executor::Exchange>(call_).facts());
 }
 

@@ -65,6 +65,7 @@ TEST_F(PeersCommand, MeasuresAllCollectivesAndChecksThem) {
     for (const auto& contender : row["contenders"]) {
       EXPECT_EQ(contender["blocks_us"].size(), 6u) << row;
       EXPECT_GT(contender["median_us"], 0) << row;
+      EXPECT_GT(contender["predicted_us"], 0) << row;
     }
     EXPECT_EQ(row["limit_us"].is_null(), row["collective"] == "barrier") << row;
   }

@@ -25,6 +25,7 @@ Contest contest() {
                 series("openmpi", {5, 6, 7, 8, 6, 6}),
                 series("mpich", std::vector<double>(6, 1.5), 6),
                 {.contender = "gloo", .error = "gloo gave a wrong result"}};
+  row.series[1].predictedUs = 0.9;
   Row barrier{.what = {WORKER_BARRIER, 2, 0}, .flagNs = 60};
   barrier.series = {series("allocate", std::vector<double>(6, 0.5)),
                     series("openmpi", {0.4, 0.4, 0.4, 0.4, 0.4, 0.51})};
@@ -76,7 +77,8 @@ TEST(PeersResults, TablesHaveEachContender) {
   for (const char* part :
        {"Tutti 1.2.3, commit abc; 2 cores", "- openmpi: Open MPI 5\n",
         "- oneccl is not measured: it does not start\n", "### all_gather, 2 ranks\n",
-        "### barrier, 2 ranks\n", "Debian", "| 4,096 |", "| none |", "0.75 [0.75, 0.75] mpich"})
+        "### barrier, 2 ranks\n", "Debian", "| 4,096 |", "| none |", "Predicted", "| 1.00 | 0.90 |",
+        "0.75 [0.75, 0.75] mpich"})
     EXPECT_EQ(text.find(part) != std::string::npos, std::string(part) != "Debian") << part << text;
 }
 
@@ -87,6 +89,8 @@ TEST(PeersResults, JsonComesBackAsItWas) {
   EXPECT_TRUE(again.settings == contest().settings);
   EXPECT_TRUE(again.find({WORKER_ALL_GATHER, 2, 4096}));
   EXPECT_FALSE(again.find({WORKER_ALL_GATHER, 4, 4096}));
+  EXPECT_EQ(again.rows[0].find("ordinary")->predictedUs, 0.9);
+  EXPECT_FALSE(again.rows[0].find("allocate")->predictedUs);
   EXPECT_EQ(nlohmann::json::parse(text)["rows"][0]["contenders"][3]["ratio"]["allocate"]["median"],
             0.75);
 }

@@ -224,6 +224,14 @@ TEST(Groups, ArePredictedAndNotMade) {
   EXPECT_GT(timeOf(2, 1, 1, true), 0);
   EXPECT_GT(timeOf(1 << 20, 1, 1, true), 10 * timeOf(2, 1, 1, true));
   {
+    std::vector<Memory> windows(kRanks);
+    runRanks(ranks, [&](Communicator& c) { windows[c.rank()] = c.allocate(8 << 20); });
+    float* const mapped = static_cast<float*>(windows[0].data());
+    Group group;
+    ranks[0].allReduce({.send = mapped, .recv = mapped + (1 << 20), .count = 1 << 20});
+    EXPECT_LT(group.predict().count(), large);
+  }
+  {
     Group wrong;
     ranks[0].send({.send = data.data(), .count = 1, .peer = 0});  // to itself, and not received
     EXPECT_EQ(outcomeOf([&] { wrong.predict(); }).code, ErrorCode::InvalidUsage);

@@ -136,6 +136,12 @@ void Measurement::probe(const Case& what, Entrant& entrant, const Budget& budget
     throw std::runtime_error(tooSlow("a call takes " + tools::timeText(entrant.callSeconds * 1e6)));
 }
 
+double Measurement::predictedUs(const Case& what, const Entrant& entrant, const Budget& budget) {
+  worker_command command = commandOf(what, entrant.ordinary, 1, 0);
+  command.predicts = 1;
+  return jobs_.of(*entrant.who).run(command, patienceOf(budget)) / 1e3;
+}
+
 const Case* Measurement::tooSlowAt(const Case& what, const Contender& contender) const {
   const auto found = std::ranges::find_if(contest_.rows, [&](const Row& row) {
     const Series* const s = row.find(contender.name);
@@ -161,6 +167,7 @@ void Measurement::takeTurns(Row& row, const Group& group, const Budget& budget) 
     guarded(row, e, [&](Series& s) {
       if (!isTutti(s)) s.firstPair = firstPair;
       probe(row.what, e, budget);
+      if (isTutti(s)) s.predictedUs = predictedUs(row.what, e, budget);
     });
   std::erase_if(all, [&](const Entrant& e) { return !row.find(e.series)->error.empty(); });
   const double turn =

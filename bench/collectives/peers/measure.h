@@ -46,6 +46,7 @@ class Measurement {
   void guarded(Row& row, const Entrant& entrant, const std::function<void(Series&)>& run);
   /// Throws std::runtime_error where a peer's calls are too long for the budget.
   void probe(const Case& what, Entrant& entrant, const Budget& budget);
+  double predictedUs(const Case& what, const Entrant& entrant, const Budget& budget);
   double block(const Case& what, const Entrant& entrant, const Budget& budget);
   /// The smaller size with which it was so, or null.
   const Case* tooSlowAt(const Case& what, const Contender& contender) const;

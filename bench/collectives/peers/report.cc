@@ -39,6 +39,11 @@ std::string cell(const Row& row, const std::string& contender) {
   return s->us.empty() ? "none" : usText(medianUs(*s));
 }
 
+std::string predictedText(const Row& row, const std::string& memory) {
+  const Series* const s = row.find(memory);
+  return s && s->predictedUs ? usText(*s->predictedUs) : "";
+}
+
 std::string bestText(const Row& row, const std::string& memory) {
   const Series* const best = row.bestPeer(memory);
   return best ? message(intervalText(*row.ratio(*best, memory)), " ", best->contender) : "";
@@ -61,19 +66,28 @@ std::vector<std::pair<std::string, std::string>> columns(const Rows& rows,
 
 std::string table(const Rows& rows, const std::vector<Contender>& all) {
   const auto shown = columns(rows, all);
+  const auto isOurs = [](const auto& column) {
+    return column.first == "allocate" || column.first == "ordinary";
+  };
   const bool hasLimit =
       std::ranges::any_of(rows, [](const Row* r) { return r->limitUs.has_value(); });
   std::vector<base::TextTable::Cells> cells{{"Bytes", "Flag, ns"}};
   if (hasLimit) cells[0].push_back("Limit, us");
-  for (const auto& [name, title] : shown) cells[0].push_back(title);
-  for (const auto& [name, title] : shown)
-    if (name == "allocate" || name == "ordinary") cells[0].push_back("Best peer / " + title);
+  for (const auto& column : shown) {
+    cells[0].push_back(column.second);
+    if (isOurs(column)) cells[0].push_back("Predicted");
+  }
+  for (const auto& column : shown)
+    if (isOurs(column)) cells[0].push_back("Best peer / " + column.second);
   for (const Row* row : rows) {
     base::TextTable::Cells line{grouped(row->what.bytes), base::fixed(row->flagNs, 0)};
     if (hasLimit) line.push_back(row->limitUs ? usText(*row->limitUs) : "");
-    for (const auto& [name, title] : shown) line.push_back(cell(*row, name));
-    for (const auto& [name, title] : shown)
-      if (name == "allocate" || name == "ordinary") line.push_back(bestText(*row, name));
+    for (const auto& column : shown) {
+      line.push_back(cell(*row, column.first));
+      if (isOurs(column)) line.push_back(predictedText(*row, column.first));
+    }
+    for (const auto& column : shown)
+      if (isOurs(column)) line.push_back(bestText(*row, column.first));
     cells.push_back(line);
   }
   return base::TextTable::markdown(cells, "r");

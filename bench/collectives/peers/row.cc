@@ -78,6 +78,7 @@ Json seriesJson(const Row& row, const Series& s) {
            {"median_us", medianUs(s)},
            {"blocks_us", s.us},
            {"first_pair", s.firstPair}};
+  if (s.predictedUs) one["predicted_us"] = *s.predictedUs;
   if (isTutti(s)) return one;
   for (const char* memory : {"allocate", "ordinary"})
     if (const auto r = row.ratio(s, memory))
@@ -123,6 +124,8 @@ Series seriesOf(const Parsed& object) {
     s.us.push_back(numberIn<double>(us, "blocks_us", 0, kLongestUs));
   if (s.us.empty()) throw std::runtime_error("blocks_us is empty");
   s.firstPair = numberOf<size_t>(object, "first_pair", 0, kMostBlocks);
+  if (object.contains("predicted_us"))
+    s.predictedUs = numberOf<double>(object, "predicted_us", 0, kLongestUs);
   return s;
 }
 

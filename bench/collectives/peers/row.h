@@ -30,10 +30,11 @@ struct Case {
 
 /// One contender's blocks.
 struct Series {
-  std::string contender;   ///< "allocate" and "ordinary" are Tutti, in such memory
-  std::vector<double> us;  ///< medians of the blocks, of the slowest rank
-  size_t firstPair = 0;    ///< of a peer: the block of Tutti's beside its first
-  std::string error = {};  ///< why there are no blocks
+  std::string contender;                   ///< "allocate" and "ordinary" are Tutti, in such memory
+  std::vector<double> us;                  ///< medians of the blocks, of the slowest rank
+  size_t firstPair = 0;                    ///< of a peer: the block of Tutti's beside its first
+  std::string error = {};                  ///< why there are no blocks
+  std::optional<double> predictedUs = {};  ///< by the chooser of Tutti
 };
 
 struct Row {

@@ -58,12 +58,14 @@ ReadyChoice& HostBackend::choose(const CallFacts& facts, const executor::CallWis
   auto ready = std::make_unique<ReadyChoice>();
   ready->staged = prepare(choice.spec);
   ready->hash = choice.spec.hash();
-  ready->microseconds = choice.candidates.front().microseconds;
+  ready->stagedUs = choice.microsecondsOf(choice.spec);
   if (choice.mapped && who_.size() > 1) {
     ready->mapped = prepare(*choice.mapped);
+    ready->mappedUs = choice.microsecondsOf(*choice.mapped);
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
     if (choice.attached) {
       ready->attached = prepare(*choice.attached);
+      ready->attachedUs = choice.microsecondsOf(*choice.attached);
       ready->hash ^= std::rotl(choice.attached->hash(), 2);
     } else if (request.algorithm.empty() && choice.mapped->algorithm != plan::Algorithm::File)
       ready->mappedBufferPolicy = std::make_unique<plan::MappedBufferPolicy>();
@@ -182,6 +184,16 @@ double HostBackend::predictedMicroseconds(const ExchangeFacts& facts) const {
   return most(facts.sends, facts.receives) * tuning.messageMicroseconds +
          most(facts.bytesSent, facts.bytesReceived) /
              (tuning.copyGigabytesPerSecond * kBytesPerMicrosecond);
+}
+
+double HostBackend::predictedMicroseconds(const executor::CollectiveCall& call,
+                                          const ReadyChoice& choice) const {
+  const executor::HostPlans plans{choice.staged.get(), choice.mapped.get(), choice.attached.get()};
+  switch (executor::HostOperation::protocolOf(place(), plans, call)) {
+    case plan::Protocol::Mapped: return choice.mappedUs;
+    case plan::Protocol::Attached: return choice.attachedUs;
+    default: return choice.stagedUs;
+  }
 }
 
 void HostBackend::number(Recorder::Entry& entry) {

@@ -40,7 +40,7 @@ struct ReadyChoice {
   /// Null where the caller has named an algorithm, or ordinary memory is read: the answer counts.
   std::unique_ptr<plan::MappedBufferPolicy> mappedBufferPolicy;
   uint64_t hash = 0;
-  double microseconds = 0;  ///< predicted, staged
+  double stagedUs = 0, mappedUs = 0, attachedUs = 0;  ///< predicted
 };
 
 /// The windows of a communicator's members. As constant as its Membership.
@@ -72,6 +72,9 @@ class HostBackend {
   /// To the other ranks. Choices that were made before the tuning table was known are forgotten.
   void connected();
   double predictedMicroseconds(const ExchangeFacts& facts) const;
+  /// With buffers like the call's on all ranks.
+  double predictedMicroseconds(const executor::CollectiveCall& call,
+                               const ReadyChoice& choice) const;
   /// Gives the entry its numbers, and records it.
   void number(Recorder::Entry& entry);
   /// What became of a call that may be short.

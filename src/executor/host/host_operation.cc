@@ -118,6 +118,15 @@ void HostOperation::begin(const HostRank& at, const HostPlans& plans, Collective
     start(*plans_.staged, stopped);
 }
 
+plan::Protocol HostOperation::protocolOf(const HostRank& at, const HostPlans& plans,
+                                         const CollectiveCall& call) {
+  if (!plans.mapped) return plan::Protocol::Simple;
+  HostOperation asked;
+  asked.begin(at, plans, CollectiveCall(call));
+  if (asked.mapped_) return plan::Protocol::Mapped;
+  return asked.attached_ ? plan::Protocol::Attached : plan::Protocol::Simple;
+}
+
 void HostOperation::ranShort(const HostPlan& plan, uint64_t bytesReceived) {
   active_ = &plan;
   bytesReceived_ = bytesReceived;

@@ -99,6 +99,9 @@ class HostOperation final : public Operation {
   /// plan already.
   void begin(const HostRank& at, const HostPlans& plans, CollectiveCall&& call,
              const ShortProgram* stopped = nullptr);
+  /// What such a call would run by, if the buffers of all ranks are like this one's.
+  static plan::Protocol protocolOf(const HostRank& at, const HostPlans& plans,
+                                   const CollectiveCall& call);
   /// A ShortProgram has run the whole of the plan in its place.
   void ranShort(const HostPlan& plan, uint64_t bytesReceived);
 

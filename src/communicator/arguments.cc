@@ -67,11 +67,13 @@ Ranges rangesOf(const CollectiveCall& call, Caller by, const Extents& extents) {
            bytes(!plan::onlyRootGets(f.collective) || atRoot, plan::getsBlocks(f.collective))}};
 }
 
-/// `what` says which elements there are to be.
+/// `what` says which elements there are to be, in parts: to join them costs more than all other
+/// checks of a call.
+template <class... Parts>
 void requireHolds(const char* call, const NamedBuffer& buffer, uint64_t bytes, DataType type,
-                  const std::string& what) {
+                  const Parts&... what) {
   const auto has = buffer.memory.bytes();
-  TUTTI_REQUIRE(!has || bytes <= *has, call, ": ", what, " takes ", bytes / sizeOf(type),
+  TUTTI_REQUIRE(!has || bytes <= *has, call, ": ", what..., " takes ", bytes / sizeOf(type),
                 " elements of ", toString(type), " in ", buffer.name, ", which has ",
                 *has / sizeOf(type));
 }
@@ -140,9 +142,14 @@ void requireRoom(const CollectiveCall& call, Caller by, const ConstBuffer& send,
   const CallFacts& f = call.facts;
   const auto [in, out] = rangesOf(call, by, extentsOf(call, by));
   const char* name = plan::toString(f.collective);
-  const std::string what = call.blocks ? "counts" : base::message("count ", f.count);
-  requireHolds(name, {"send", send}, in.bytes, f.type, what);
-  requireHolds(name, {"recv", recv}, out.bytes, f.type, what);
+  const auto requireBytes = [&](const NamedBuffer& buffer, uint64_t bytes) {
+    if (call.blocks)
+      requireHolds(name, buffer, bytes, f.type, "counts");
+    else
+      requireHolds(name, buffer, bytes, f.type, "count ", f.count);
+  };
+  requireBytes({"send", send}, in.bytes);
+  requireBytes({"recv", recv}, out.bytes);
 }
 
 void requireScalar(const CollectiveCall& call, const ConstBuffer& scalarAt) {
@@ -235,7 +242,7 @@ executor::Transfer transferOf(const char* call, Caller by, const NamedBuffer& bu
   TUTTI_REQUIRE(elements == 0 || buffer.memory.data(), call, ": ", buffer.name,
                 " is null with count ", elements);
   const auto transfer = transferOf(call, by, buffer.memory.data(), elements, known, peer);
-  requireHolds(call, buffer, transfer.bytes, known, base::message("count ", elements));
+  requireHolds(call, buffer, transfer.bytes, known, "count ", elements);
   return transfer;
 }
 
@@ -246,7 +253,7 @@ std::vector<executor::Transfer> transfersOf(const NamedBuffer& buffer, Caller by
   std::vector<executor::Transfer> all;
   const auto places =
       placeBlocks(name.c_str(), counts, offsets, type, static_cast<size_t>(by.size));
-  requireHolds("alltoallv", buffer, plan::endOf(places), type, std::string(buffer.name) + "Counts");
+  requireHolds("alltoallv", buffer, plan::endOf(places), type, buffer.name, "Counts");
   for (size_t peer = 0; peer < places.size(); ++peer) {
     TUTTI_REQUIRE(counts[peer] == 0 || buffer.memory.data(), name, " is null with count ",
                   counts[peer]);

@@ -202,13 +202,11 @@ template <class Args>
 bool ranTransfer(Communicator::Impl& c, const Args& args, bool isSend) {
   if (c.settings.device.kind != DeviceKind::Host) return false;
   const executor::Transfer transfer = transferOf(c, args);
-  if (communicator::groupIsOpen()) {
-    communicator::addToGroup(c.shared(), transfer, isSend);
-    return true;
-  }
+  if (communicator::groupIsOpen()) return communicator::addToGroup(c, transfer, isSend);
   const std::span<const executor::Transfer> one(&transfer, 1);
-  return isSend ? communicator::ranShort(c.shared(), one, {})
-                : communicator::ranShort(c.shared(), {}, one);
+  const auto share = [&] { return c.shared(); };
+  return isSend ? communicator::ranShort(c.host, one, {}, share)
+                : communicator::ranShort(c.host, {}, one, share);
 }
 
 /// Runs the call to its end here; false where it is not short, and nothing has happened.

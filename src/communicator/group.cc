@@ -17,6 +17,7 @@
 #include "src/communicator/gpu/gpu_work.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/operations.h"
+#include "src/communicator/state.h"
 #include "src/executor/host/short_exchange.h"
 
 namespace tutti {
@@ -41,18 +42,41 @@ struct GroupOneSided {
   StreamRef gpuStream;
 };
 
-/// A send or a receive on the host, without a stream: no operation yet, as a few of them need none.
-struct GroupTransfer {
-  std::shared_ptr<const communicator::Owners> owners;
-  executor::Transfer transfer;
-  bool isSend;
+/// Sends and receives on the host of one communicator, without a stream: no operation yet, as a
+/// few of them need none.
+struct FewTransfers {
+  static constexpr size_t kMost = executor::ShortExchange::kMostTransfers;
+
+  std::shared_ptr<const communicator::Owners> owners;  // null without any
+  std::array<executor::Transfer, kMost> sends, receives;
+  size_t sent = 0, received = 0;
+  std::array<bool, kMost> areSends;  // in the order of the calls
+
+  size_t count() const { return sent + received; }
+  void add(const executor::Transfer& transfer, bool isSend) {
+    areSends[count()] = isSend;
+    (isSend ? sends[sent++] : receives[received++]) = transfer;
+  }
+  void shrink(size_t to) {
+    while (count() > to) --(areSends[count() - 1] ? sent : received);
+    if (count() == 0) owners.reset();
+  }
 };
 
-using AnyCall = std::variant<GroupCall, GroupOneSided, GroupTransfer>;
+using AnyCall = std::variant<GroupCall, GroupOneSided>;
 
 struct Collected {
   int depth = 0;
+  FewTransfers few;  // ahead of the calls
   std::vector<AnyCall> calls;
+
+  size_t count() const { return few.count() + calls.size(); }
+  void shrink(size_t to) {
+    const size_t behind = to > few.count() ? to - few.count() : 0;
+    if (calls.size() > behind)
+      calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(behind), calls.end());
+    few.shrink(to);
+  }
 };
 
 Collected& collected() {
@@ -75,6 +99,9 @@ class GroupWork final : public device::Work {
     if (first_) std::rethrow_exception(first_);
     return Status::Done;
   }
+  base::SleepPlace* sleepPlace() override {
+    return works_.size() == 1 ? works_.front()->sleepPlace() : nullptr;
+  }
 
  private:
   std::shared_ptr<device::HostStream> stream_;
@@ -93,13 +120,6 @@ std::vector<GroupOneSided> sortOut(std::vector<AnyCall> calls, std::vector<Group
   for (AnyCall& each : calls) {
     if (auto* const operation = std::get_if<GroupCall>(&each)) {
       operations.push_back(std::move(*operation));
-      continue;
-    }
-    if (auto* const transfer = std::get_if<GroupTransfer>(&each)) {
-      executor::Exchange one;
-      (transfer->isSend ? one.sends : one.receives).push_back(transfer->transfer);
-      operations.push_back({communicator::makeExchange(std::move(transfer->owners), std::move(one)),
-                            nullptr, StreamRef()});
       continue;
     }
     auto& call = std::get<GroupOneSided>(each);
@@ -149,21 +169,34 @@ void gatherExchanges(std::vector<GroupCall>& calls) {
   calls = std::move(collectives);
 }
 
-/// Runs the group here, if it is a few small sends and receives on one communicator.
-bool ranShort(const std::vector<AnyCall>& calls) {
-  constexpr size_t kMost = executor::ShortExchange::kMostTransfers;
-  if (calls.empty() || calls.size() > kMost) return false;
-  std::array<executor::Transfer, kMost> sends, receives;
-  size_t sent = 0, received = 0;
-  const communicator::Owners* owners = nullptr;
-  for (const AnyCall& call : calls) {
-    const auto* const one = std::get_if<GroupTransfer>(&call);
-    if (!one || (owners && owners != one->owners.get())) return false;
-    owners = one->owners.get();
-    (one->isSend ? sends[sent++] : receives[received++]) = one->transfer;
-  }
-  return communicator::ranShort(std::get<GroupTransfer>(calls.front()).owners, {sends.data(), sent},
-                                {receives.data(), received});
+/// The few become the first of the calls.
+void makeCalls(Collected& group) {
+  FewTransfers& few = group.few;
+  if (few.count() == 0) return;
+  executor::Exchange exchange{
+      .sends = {few.sends.data(), few.sends.data() + few.sent},
+      .receives = {few.receives.data(), few.receives.data() + few.received}};
+  GroupCall call{communicator::makeExchange(std::move(few.owners), std::move(exchange)), nullptr,
+                 StreamRef()};
+  few.shrink(0);
+  group.calls.insert(group.calls.begin(), std::move(call));
+}
+
+/// Runs the group here, if it is a few small sends and receives on one communicator. If not, these
+/// are the first of its calls.
+bool ranShort(Collected& group) {
+  FewTransfers& few = group.few;
+  if (few.count() == 0) return false;
+  struct Clearing {
+    FewTransfers& few;
+    ~Clearing() { few.shrink(0); }
+  } const clearing{few};
+  const std::span sends(few.sends.data(), few.sent), receives(few.receives.data(), few.received);
+  if (group.calls.empty() &&
+      communicator::ranShort(few.owners->host, sends, receives, [&] { return few.owners; }))
+    return true;
+  makeCalls(group);
+  return false;
 }
 
 using Backends = std::vector<std::shared_ptr<communicator::GpuBackend>>;
@@ -221,15 +254,19 @@ void addToGroup(OneSidedWork work, StreamRef stream) {
                                  stream.isCuda() ? stream : StreamRef());
 }
 
-void addToGroup(std::shared_ptr<const Owners> owners, const executor::Transfer& transfer,
-                bool isSend) {
-  collected().calls.emplace_back(std::in_place_type<GroupTransfer>, std::move(owners), transfer,
-                                 isSend);
+bool addToGroup(Communicator::Impl& c, const executor::Transfer& transfer, bool isSend) {
+  Collected& all = collected();
+  FewTransfers& few = all.few;
+  const bool fits = few.count() == 0 || (few.count() < few.kMost && few.owners.get() == &c.owners);
+  if (!all.calls.empty() || !fits) return false;
+  if (few.count() == 0) few.owners = c.shared();
+  few.add(transfer, isSend);
+  return true;
 }
 
 }  // namespace communicator
 
-Group::Group() : first_(collected().calls.size()), exceptions_(std::uncaught_exceptions()) {
+Group::Group() : first_(collected().count()), exceptions_(std::uncaught_exceptions()) {
   ++collected().depth;
 }
 
@@ -240,23 +277,18 @@ Group::~Group() noexcept(false) {
     return;
   }
   open_ = false;
-  auto& [depth, calls] = collected();
-  --depth;
-  calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(first_), calls.end());
+  --collected().depth;
+  collected().shrink(first_);
 }
 
 void Group::end() {
   if (!open_) base::fail(ErrorCode::InvalidUsage, "Group::end() was called twice");
   open_ = false;
-  if (--collected().depth > 0) return;
+  Collected& all = collected();
+  if (--all.depth > 0) return;
+  if (ranShort(all)) return;
   std::vector<GroupCall> calls;
-  auto all = std::exchange(collected().calls, {});
-  if (ranShort(all)) {
-    all.clear();
-    collected().calls = std::move(all);  // its memory, for the next group
-    return;
-  }
-  auto oneSided = sortOut(std::move(all), calls);
+  auto oneSided = sortOut(std::exchange(all.calls, {}), calls);
   std::map<device::HostStream*, std::unique_ptr<GroupWork>> streams;
   GroupWork here(nullptr);
   bool sharesCores = false;
@@ -293,9 +325,11 @@ void Group::end() {
 std::chrono::duration<double, std::micro> Group::predict() {
   if (!open_) base::fail(ErrorCode::InvalidUsage, "Group::predict() was called after its end");
   open_ = false;
-  if (--collected().depth > 0) return {};
+  Collected& all = collected();
+  if (--all.depth > 0) return {};
   std::vector<GroupCall> calls;
-  const auto oneSided = sortOut(std::exchange(collected().calls, {}), calls);
+  makeCalls(all);
+  const auto oneSided = sortOut(std::exchange(all.calls, {}), calls);
   gatherExchanges(calls);
   std::map<const communicator::Owners*, double> times;  // by communicator
   for (const GroupCall& call : calls)

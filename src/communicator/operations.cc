@@ -65,20 +65,13 @@ void finish(std::shared_ptr<const Owners> owners, const ShortRest& rest) {
   executor::CollectiveCall call{.facts = known.facts(), .in = rest.call.in, .out = rest.call.out};
   OperationWork work(std::move(owners), std::move(call), known.choice(), {});
   work.resume(entry, known);
-  drive(work, false);  // it has spun already
+  drive(work, !work.sharesCores());
 }
 
-bool ranShort(const std::shared_ptr<const Owners>& owners,
-              std::span<const executor::Transfer> sends,
-              std::span<const executor::Transfer> receives) {
-  executor::Exchange rest;
-  Recorder::Entry entry;
-  if (owners->host.runShort(sends, receives, rest, entry)) return true;
-  if (entry.number == 0) return false;
-  OperationWork work(owners, std::move(rest), {});
-  work.resume(entry);
-  drive(work, false);
-  return true;
+void finish(std::shared_ptr<const Owners> owners, HostBackend::ExchangeRest rest) {
+  OperationWork work(std::move(owners), std::move(rest.exchange), {});
+  work.resume(rest.entry);
+  drive(work, !work.sharesCores());
 }
 
 }  // namespace tutti::communicator

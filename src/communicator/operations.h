@@ -34,18 +34,25 @@ struct ShortRest {
 };
 /// Drives it here. `owners` keeps the communicator.
 void finish(std::shared_ptr<const Owners> owners, const ShortRest& rest);
+/// Likewise of sends and receives.
+void finish(std::shared_ptr<const Owners> owners, HostBackend::ExchangeRest rest);
 /// Runs a few small sends and receives on the host to their end; false where they are not short,
-/// and nothing has happened.
-bool ranShort(const std::shared_ptr<const Owners>& owners,
-              std::span<const executor::Transfer> sends,
-              std::span<const executor::Transfer> receives);
+/// and nothing has happened. `share` gives the owners, if they are needed.
+template <class Share>
+bool ranShort(HostBackend& host, std::span<const executor::Transfer> sends,
+              std::span<const executor::Transfer> receives, const Share& share) {
+  std::optional<HostBackend::ExchangeRest> rest;
+  if (host.runShort(sends, receives, rest)) return true;
+  if (!rest) return false;
+  finish(share(), std::move(*rest));
+  return true;
+}
 
 // The group of this thread (group.cc).
 bool groupIsOpen();
 void addToGroup(OperationWork work, StreamRef stream, bool onGpu);
 void addToGroup(OneSidedWork work, StreamRef stream);
-/// On the host, without a stream.
-void addToGroup(std::shared_ptr<const Owners> owners, const executor::Transfer& transfer,
-                bool isSend);
+/// On the host, without a stream. False: it has to be an operation.
+bool addToGroup(Communicator::Impl& c, const executor::Transfer& transfer, bool isSend);
 
 }  // namespace tutti::communicator

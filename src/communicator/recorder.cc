@@ -103,7 +103,7 @@ std::optional<Recorder::Entry> Recorder::findCollective(uint64_t sequence) const
   };
   if (is(running_)) return running_;
   const uint64_t repeats = repeats_.load(std::memory_order_acquire);
-  if (sequence >= series_.sequence && sequence - series_.sequence < repeats)
+  if (series_.collective() && sequence >= series_.sequence && sequence - series_.sequence < repeats)
     return ofSeries(sequence - series_.sequence + 1);
   const auto found = std::ranges::find_if(slots_, is);
   return found == slots_.end() ? std::nullopt : std::optional(*found);

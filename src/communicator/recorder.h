@@ -52,7 +52,7 @@ class Recorder {
   void finished(uint64_t number, CallPhase phase);
 
   // A series, by the thread that issues; one that is issued otherwise ends it.
-  /// Begins with `first`, a collective, which is running now.
+  /// Begins with `first`, which is running now.
   void beginSeries(const Entry& first);
   /// Another one, with the next number and sequence, is running now.
   void repeat() {

@@ -35,15 +35,26 @@ int main(int argc, char** argv) {
        [&] {
          for (auto& call : prepared) call.start();
        }},
+      // Each sends, and takes what the other one has sent before.
+      {"exchange",
+       [&] {
+         for (const int r : {0, 1}) {
+           tutti::Group both;
+           ranks[r].send({.send = in, .peer = 1 - r});
+           ranks[r].receive({.recv = out, .peer = 1 - r});
+           both.end();
+         }
+       }},
       // Rank 1 gives, then rank 0 takes and adds.
       {"reduce", [&] {
          for (const int r : {1, 0}) ranks[r].reduce({.send = in, .recv = out});
        }}};
   const auto kind = argc == 3 ? kinds.find(argv[1]) : kinds.end();
   if (kind == kinds.end()) {
-    std::fprintf(stderr, "call_cost broadcast|general|prepared|reduce TURNS\n");
+    std::fprintf(stderr, "call_cost broadcast|exchange|general|prepared|reduce TURNS\n");
     return 2;
   }
+  if (kind->first == "exchange") ranks[1].send({.send = in, .peer = 0});
   for (long turn = std::atol(argv[2]); turn > 0; --turn) kind->second();
   return kind->first == "reduce" && out[0] != 2.0F ? 1 : 0;
 }

@@ -17,8 +17,9 @@ executor::WindowPlace MemberWindows::locate(const void* data, uint64_t bytes) co
   return who_.world()->windows->locate(data, bytes);
 }
 
-std::shared_ptr<std::byte> MemberWindows::resolve(int peer, executor::WindowPlace place) const {
-  return who_.world()->windows->resolve(who_.inWorld(peer), place);
+std::shared_ptr<std::byte> MemberWindows::resolve(int peer, executor::WindowPlace place,
+                                                  uint64_t bytes) const {
+  return who_.world()->windows->resolve(who_.inWorld(peer), place, bytes);
 }
 
 HostBackend::HostBackend(const Membership& who, const Settings& settings, const RankLinks& links,
@@ -145,28 +146,34 @@ HostBackend::ShortRun HostBackend::runShort(const KnownCall& known, const ShortC
 
 // It is recorded behind its run: nobody misses it before.
 bool HostBackend::runShort(std::span<const executor::Transfer> sends,
-                           std::span<const executor::Transfer> receives, executor::Exchange& rest,
-                           Recorder::Entry& entry) {
+                           std::span<const executor::Transfer> receives,
+                           std::optional<ExchangeRest>& rest) {
   const executor::HostRank at = place();
   executor::ShortExchange exchange(at, sends, receives);
   const uint64_t number = issued_.load(std::memory_order_relaxed) + 1;
   if (turn() != number || !exchange.isShort()) return false;
   executor_.enter(false);
   const bool isDone = !failure_.hasFailedInOrder() && exchange.run(patience_);
-  entry = {.number = number,
-           .sequence = ++exchangesIssued_,
-           .facts = executor::factsOf(sends, receives),
-           .phase = isDone ? CallPhase::Done : CallPhase::Issued};
-  recorder_.issued(entry);
+  const ExchangeFacts facts = executor::factsOf(sends, receives);
+  const uint64_t sequence = ++exchangesIssued_;
+  if (isDone && series_ == kOfExchanges && nextOfSeries_ == number && facts == exchanged_) {
+    recorder_.repeat();
+    recorder_.repeatDone();
+  } else {
+    const Recorder::Entry entry{.number = number, .sequence = sequence, .facts = facts};
+    isDone ? recorder_.beginSeries(entry) : recorder_.issued(entry);
+    if (isDone)
+      recorder_.repeatDone();
+    else
+      rest.emplace(exchange.rest(), entry);
+  }
+  series_ = isDone ? kOfExchanges : 0;
+  nextOfSeries_ = number + 1;
+  exchanged_ = facts;
   issued_.store(number, std::memory_order_release);
   if (isDone) {
     executor_.end(true);
     ++shortRuns_;
-  } else {
-    const auto left = [](auto all, size_t done) {
-      return std::vector(all.begin() + static_cast<std::ptrdiff_t>(done), all.end());
-    };
-    rest = {left(sends, exchange.sendsDone()), left(receives, exchange.receivesDone())};
   }
   return isDone;
 }

@@ -48,7 +48,8 @@ class MemberWindows final : public executor::WindowResolver {
  public:
   explicit MemberWindows(const Membership& who) : who_(who) {}
   executor::WindowPlace locate(const void* data, uint64_t bytes) const override;
-  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const override;
+  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place,
+                                     uint64_t bytes) const override;
 
  private:
   const Membership& who_;
@@ -89,11 +90,14 @@ class HostBackend {
   ShortRun runShort(const ShortCall& call);
   /// The same of one that is known, and fits.
   ShortRun runShort(const KnownCall& known, const ShortCall& call);
-  /// The same of a few sends and receives. False: what `rest` names is to be driven on, with
-  /// `entry`, whose number is 0 where nothing has happened.
+  struct ExchangeRest {
+    executor::Exchange exchange;
+    Recorder::Entry entry;
+  };
+  /// The same of a few sends and receives. False: `rest` is to be driven on; without one, nothing
+  /// has happened.
   bool runShort(std::span<const executor::Transfer> sends,
-                std::span<const executor::Transfer> receives, executor::Exchange& rest,
-                Recorder::Entry& entry);
+                std::span<const executor::Transfer> receives, std::optional<ExchangeRest>& rest);
   /// How many have run short to their end.
   uint64_t shortRuns() const { return shortRuns_; }
   /// Of the call that was issued last, a short one.
@@ -153,7 +157,9 @@ class HostBackend {
   std::unordered_map<uint64_t, std::unique_ptr<ReadyChoice>> choices_;
   ShortCalls shortCalls_;
   uint64_t lastKnown_ = 0;
-  uint64_t series_ = 0;  // the number of the known call of which the recorder's is; 0: of none
+  static constexpr uint64_t kOfExchanges = UINT64_MAX;
+  uint64_t series_ = 0;      // the number of the known call of which the recorder's is; 0: of none
+  ExchangeFacts exchanged_;  // what each of a series of exchanges is
   uint64_t nextOfSeries_ = 0;  // the number of its next operation
   executor::Patience patience_{true};
   uint64_t shortRuns_ = 0;

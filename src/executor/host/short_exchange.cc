@@ -47,6 +47,11 @@ bool ShortExchange::run(Patience& patience) {
   }
 }
 
+Exchange ShortExchange::rest() const {
+  const auto sends = sends_.subspan(sendsDone_), receives = receives_.subspan(receivesDone_);
+  return {{sends.begin(), sends.end()}, {receives.begin(), receives.end()}};
+}
+
 bool ShortExchange::send(const Transfer& transfer) const {
   transports::SendRing& ring = at_.endpoint->sendRing(transfer.peer, 0);
   if (!ring.ready()) return false;

@@ -27,11 +27,10 @@ class ShortExchange {
   /// False where they are many, large, of this rank itself, not in memory of the host, or touch
   /// each other's memory.
   bool isShort() const;
-  /// False when its patience has ended, or a message is another than it expects. What is left is
-  /// behind sendsDone() and receivesDone().
+  /// False when its patience has ended, or a message is another than it expects.
   bool run(Patience& patience);
-  size_t sendsDone() const { return sendsDone_; }
-  size_t receivesDone() const { return receivesDone_; }
+  /// What is left then.
+  Exchange rest() const;
 
  private:
   bool send(const Transfer& transfer) const;

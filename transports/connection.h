@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <tutti/error.h>
+#include "src/base/backoff.h"
 #include "src/base/bytes.h"
 #include "src/base/file_descriptor.h"
 
@@ -70,7 +71,14 @@ struct RingMemory {
   const std::atomic<uint32_t>* completed = nullptr;  ///< messages whose payloads are free again
   // Only at a receiver whose transport can put payloads where they are wanted:
   PayloadPlace* places = nullptr;  ///< by slot
+  // Only where the rank at the other end can be woken:
+  base::SleepWord* sleeper = nullptr;  ///< on which it sleeps
 };
+
+/// Behind a store that the rank at the ring's other end may wait for.
+inline void wakeOtherEnd(const RingMemory& memory) {
+  if (memory.sleeper) base::wakeIfAsleep(*memory.sleeper);
+}
 
 /// The sender's end of a ring. One thread at a time may use it.
 class SendRing {
@@ -99,6 +107,7 @@ class SendRing {
     s->bytes = bytes;
     if (memory_.zeroCopy) memory_.zeroCopy[sent_ & (memory_.slotCount - 1)] = nullptr;
     s->sequence.store(++sent_, std::memory_order_release);
+    wakeOtherEnd(memory_);
   }
   /// The same with a note, for more than kInlineBytes.
   void publish(uint32_t callHash, uint32_t operation, uint32_t bytes, uint32_t note) {
@@ -177,6 +186,7 @@ class ReceiveRing {
       place(0).used = nullptr;
     }
     memory_.credit->store(++received_, std::memory_order_release);
+    wakeOtherEnd(memory_);
   }
   /// True if the transport can put payloads where they are wanted.
   bool canPlace() const { return memory_.places != nullptr; }
@@ -340,11 +350,15 @@ class Endpoint {
   virtual bool isReadableByPeers(const std::byte* /*data*/, size_t /*bytes*/) const {
     return false;
   }
+  /// False if an operation of that peer has failed. What was copied from memory of the peer before
+  /// the call, through a mapping, does not count then. Only of peers whose rings are memory.
+  virtual bool memoryCounts(int /*peer*/) const { return true; }
+  /// Where a thread sleeps that waits for a peer of this endpoint; null if not all can wake it.
+  virtual base::SleepPlace* sleepPlace() { return nullptr; }
   /// Cancels all sends after a failure, because zero-copy payloads belong to the caller again. The
   /// endpoint then sends nothing more, and writes nothing to direct slots. What peers read in this
-  /// rank's memory from here on does not count. Returns true when it
-  /// neither reads nor writes the caller's memory any more; call it again until then. Each call
-  /// waits a moment at most.
+  /// rank's memory from here on does not count. Returns true when it neither reads nor writes
+  /// the caller's memory any more; call it again until then. Each call waits a moment at most.
   ///
   /// If none of the data in flight to a peer moves, that peer loses its connection, also for other
   /// users of the connection. Over TCP, other peers of this process that take no data at that time

@@ -107,6 +107,12 @@ void OperationWork::resume(const Recorder::Entry& entry, const KnownCall& stoppe
   stopped_ = &stopped;
 }
 
+// Where it is not the turn of this operation, the one that drives the other is woken.
+base::SleepPlace* OperationWork::sleepPlace() {
+  transports::Endpoint* const endpoint = owners_->links.endpoint();
+  return endpoint && owners_->host.isTurnOf(entry_.number) ? endpoint->sleepPlace() : nullptr;
+}
+
 bool OperationWork::sharesCores() const { return owners_->links.sharesCores(); }
 
 double OperationWork::predictedMicroseconds() const {
@@ -292,7 +298,7 @@ void drive(device::Work& work, bool spinFirst) {
     switch (work.poll()) {
       case device::Work::Status::Done: return;
       case device::Work::Status::Moved: backoff.reset(); break;
-      case device::Work::Status::Idle: backoff.idle(); break;
+      case device::Work::Status::Idle: backoff.idle(work.sleepPlace()); break;
     }
     checks.polled();
   }

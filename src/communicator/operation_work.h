@@ -54,6 +54,7 @@ class OperationWork final : public device::Work {
   /// Idle until it is this operation's turn. Whatever it throws is the communicator's failure, an
   /// Error.
   Status poll() override;
+  base::SleepPlace* sleepPlace() override;
   bool sharesCores() const;
   /// Of one without a number.
   double predictedMicroseconds() const;

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/base/backoff.h"
 #include "src/base/process.h"
 
 namespace tutti::device {
@@ -25,6 +26,8 @@ class Work {
   virtual ~Work() = default;
   /// Does what can be done without waiting. A throw counts as done, and as the stream's failure.
   virtual Status poll() = 0;
+  /// Where a thread sleeps that waits for it; null if nobody can wake it.
+  virtual base::SleepPlace* sleepPlace() { return nullptr; }
 };
 
 class ProgressEngine;

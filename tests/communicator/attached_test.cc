@@ -130,12 +130,12 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Attached, testing::Values(2, 3, kSanitized ? 4 :
 TEST(AttachedMemory, IsReadByCallsThatAreLongEnough) {
   auto ranks = makeRanks(2);
   runRanks(ranks, [](Communicator& c) {
-    std::vector<float> x(4 * kLong, 1.0f);
+    std::vector<float> x(4 * kLong, static_cast<float>(c.rank())), y(8 * kLong);
     for (const size_t count : {size_t{16}, x.size()}) {
-      x[count - 1] = static_cast<float>(1 - c.rank());
-      c.broadcast({.send = x.data(), .recv = x.data(), .count = count});
+      c.allGather({.send = x.data(), .recv = y.data(), .count = count});
       EXPECT_EQ(protocolOf(c), count == 16 ? plan::Protocol::Simple : plan::Protocol::Attached);
-      EXPECT_EQ(x[count - 1], 1.0f);
+      EXPECT_EQ(y[count - 1], 0.0f);
+      EXPECT_EQ(y[2 * count - 1], 1.0f);
     }
   });
 }
@@ -230,6 +230,26 @@ TEST(AttachedTransfers, AreReadOnceAndInOrder) {
       EXPECT_EQ(in[i], content(i * 2 + static_cast<size_t>(peer), sizes[i])) << i;
   });
   EXPECT_EQ(dataReads, 2 * (1 + 3 + 1 + 1));  // a piece is of a MiB; short ends are not counted
+}
+
+// In windows they are copied from there.
+TEST(AttachedTransfers, AreNotReadWhereTheyAreMapped) {
+  auto ranks = makeRanks(2);
+  dataReads = 0;
+  runRanks(ranks, [](Communicator& c) {
+    Memory window = c.allocate(kLong);
+    const Bytes mine = content(static_cast<uint64_t>(c.rank()), kLong);
+    std::ranges::copy(mine, window.as<uint8_t>());
+    Bytes theirs(kLong);
+    {
+      Group group;
+      c.send({.send = window.as<uint8_t>(), .count = kLong, .peer = 1 - c.rank()});
+      take(c, theirs, 1 - c.rank());
+      group.end();
+    }
+    EXPECT_EQ(theirs, content(static_cast<uint64_t>(1 - c.rank()), kLong));
+  });
+  EXPECT_EQ(dataReads, 0);
 }
 
 TEST(AttachedTransfers, AreTheSendersUntilTheyAreRead) {

@@ -132,7 +132,8 @@ class SimulatedRun {
       if (!mapped) return {};
       return {data == run->ranks_[rank].at ? 2U : 1U, 0};
     }
-    std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const override {
+    std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place,
+                                       uint64_t) const override {
       ++resolved;
       auto& buffer = place.window == 1 ? run->ranks_[peer].in : run->ranks_[peer].out;
       return {std::shared_ptr<void>(), buffer.data()};

@@ -83,6 +83,10 @@ class JoinedEndpoint final : public Endpoint {
   bool isReadableByPeers(const std::byte* data, size_t bytes) const override {
     return local_->isReadableByPeers(data, bytes);
   }
+  bool memoryCounts(int peer) const override {
+    const Way way = to(peer);
+    return way.endpoint.memoryCounts(way.number);
+  }
   bool cancelZeroCopy() override {
     const bool localHas = local_->cancelZeroCopy();
     return remote_->cancelZeroCopy() && localHas;

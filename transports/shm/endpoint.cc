@@ -89,8 +89,19 @@ class ShmEndpoint final : public Endpoint {
   void flush() override {}
   void drain(const std::function<bool()>&) override {}
   bool cancelZeroCopy() override {
+    for (const Peer& p : peers_)
+      if (p.ownFailed) p.ownFailed->exchange(1);
     if (nonce_) nonce_->erase();
     return true;
+  }
+  // By a write, which no load of the copy can pass.
+  bool memoryCounts(int peer) const override {
+    std::atomic<uint32_t>* const hasFailed = peers_[static_cast<size_t>(peer)].hasFailed;
+    return !hasFailed || hasFailed->fetch_add(0, std::memory_order_acq_rel) == 0;
+  }
+  base::SleepPlace* sleepPlace() override {
+    const size_t count = sleepPlace_.words.size();
+    return count > 0 && count <= base::kMostSleepWords ? &sleepPlace_ : nullptr;
   }
   bool readsMemory(int peer) const override {
     return peers_[static_cast<size_t>(peer)].memory.has_value();
@@ -113,6 +124,19 @@ class ShmEndpoint final : public Endpoint {
     Segment block;                     // our block of it, mapped, when it does not
     std::optional<PeerMemory> memory;  // if this rank can read it
     std::vector<Rings> rings;          // by channel; empty until connected
+    std::atomic<uint32_t>*ownFailed = nullptr, *hasFailed = nullptr;  // null until connected
+  };
+
+  /// On a word in each peer's block.
+  struct ShmSleepPlace final : base::SleepPlace {
+    void announce() override {
+      for (base::SleepWord* word : words) word->store(1);
+    }
+    void sleep(std::chrono::nanoseconds most) override {
+      base::sleepOn(words, most);
+      for (base::SleepWord* word : words) word->store(0, std::memory_order_relaxed);
+    }
+    std::vector<base::SleepWord*> words;
   };
 
   bool connected(int peer) const { return !peers_[static_cast<size_t>(peer)].rings.empty(); }
@@ -146,11 +170,17 @@ class ShmEndpoint final : public Endpoint {
                          {blockOffset(peer, rank_, layout_), blockBytes(layout_)});
   }
 
-  void makeRings(Peer& p, std::byte* ours, std::byte* theirs) const {
+  void makeRings(Peer& p, std::byte* ours, std::byte* theirs) {
     const auto memory = [&](std::byte* receiver, std::byte* sender, int channel) {
-      return RingMemory{slotsIn(receiver, channel, layout_), creditIn(sender, channel),
-                        layout_.slotCount, slotStride(layout_.slotBytes)};
+      return RingMemory{.slots = slotsIn(receiver, channel, layout_),
+                        .credit = creditIn(sender, channel),
+                        .slotCount = layout_.slotCount,
+                        .strideBytes = slotStride(layout_.slotBytes),
+                        .sleeper = sleepWordIn(theirs)};
     };
+    p.ownFailed = failedIn(theirs);
+    p.hasFailed = failedIn(ours);
+    sleepPlace_.words.push_back(sleepWordIn(ours));
     for (int c = 0; c < layout_.channels; ++c)
       p.rings.push_back({SendRing(memory(theirs, ours, c)), ReceiveRing(memory(ours, theirs, c))});
   }
@@ -161,6 +191,7 @@ class ShmEndpoint final : public Endpoint {
   uint64_t number_ = 0;
   std::optional<Nonce> nonce_;  // nothing: peers do not read this rank's memory
   std::vector<Peer> peers_;     // by rank; our own stays empty
+  ShmSleepPlace sleepPlace_;
 };
 
 }  // namespace

@@ -6,7 +6,8 @@
 // only its block; ranks of one process use the inbox itself, at one and the same address.
 //
 //   inbox of rank r:  | block of peer 0 | block of peer 1 | ... (none for r), each page-aligned
-//   block of peer p:  credits of r -> p, one line for each channel; slots of p -> r by channel
+//   block of peer p:  credits of r -> p, one line for each channel, and whether an operation of p
+//                     has failed; whether r sleeps; slots of p -> r by channel
 //
 // Where the system allows it, ranks also read each other's memory (peer_memory.h).
 // TUTTI_SHM_ATTACH=0 keeps this rank out of that.

@@ -47,6 +47,15 @@ std::atomic<uint32_t>* creditIn(std::byte* block, int channel) {
                                                   static_cast<uint64_t>(channel) * kCreditStride);
 }
 
+// Beside the credit of channel 0, which the same rank writes.
+std::atomic<uint32_t>* failedIn(std::byte* block) { return creditIn(block, 0) + 1; }
+
+// In a line of its own: the sender looks at it with each message.
+base::SleepWord* sleepWordIn(std::byte* block) {
+  static_assert(kCreditStride >= 2 * kLineBytes);
+  return reinterpret_cast<base::SleepWord*>(block + kLineBytes);
+}
+
 std::byte* slotsIn(std::byte* block, int channel, const RingLayout& layout) {
   return block + static_cast<uint64_t>(layout.channels) * kCreditStride +
          static_cast<uint64_t>(channel) * ringBytes(layout);

@@ -12,6 +12,10 @@ uint64_t blockBytes(const RingLayout& layout);
 uint64_t blockOffset(int owner, int peer, const RingLayout& layout);
 
 std::atomic<uint32_t>* creditIn(std::byte* block, int channel);
+/// Not 0: an operation of the rank that sends into this block has failed.
+std::atomic<uint32_t>* failedIn(std::byte* block);
+/// On which the rank sleeps whose inbox has the block.
+base::SleepWord* sleepWordIn(std::byte* block);
 std::byte* slotsIn(std::byte* block, int channel, const RingLayout& layout);
 
 }  // namespace tutti::transports::shm

@@ -15,14 +15,11 @@ namespace {
 // Of a transfer to itself, at once.
 constexpr uint64_t kPieceBytes = 1 << 20;
 
-/// Where the sender has what it offers.
-struct Offer {
-  uint64_t address;
-};
-static_assert(sizeof(Offer) < transports::kLineBytes);  // the least of slots
+// An offer is its place.
+static_assert(sizeof(WindowPlace) < transports::kLineBytes);  // the least of slots
 
 // Shorter transfers are moved faster by slots.
-constexpr uint64_t kLeastOffered = 256 << 10;
+constexpr uint64_t kLeastMapped = 64 << 10, kLeastRead = 256 << 10;
 
 uint64_t keyOf(const SlotHeader& header) {
   return base::transferKey(header.callHash, header.operation);
@@ -116,8 +113,8 @@ bool ExchangeOperation::send(Edge& edge) {
     return false;
   }
   edge.idlePolls = 0;
-  if (mayOffer(edge)) {
-    offer(edge, ring);
+  if (const auto place = placeToOffer(edge)) {
+    offer(edge, *place, ring);
     return true;
   }
   const Transfer& t = edge.transfers[edge.next];
@@ -136,26 +133,42 @@ bool ExchangeOperation::send(Edge& edge) {
 }
 
 // From its beginning, or not at all.
-bool ExchangeOperation::mayOffer(const Edge& edge) const {
+std::optional<WindowPlace> ExchangeOperation::placeToOffer(const Edge& edge) const {
   const Transfer& t = edge.transfers[edge.next];
-  return at_.attached && t.bytes >= kLeastOffered && edge.offset == 0 &&
-         at_.endpoint->isMemory(edge.peer) && at_.endpoint->isReadableByPeers(t.data, t.bytes);
+  if (edge.offset > 0 || t.bytes < kLeastMapped || !at_.endpoint->isMemory(edge.peer)) return {};
+  const WindowPlace place = at_.windows ? at_.windows->locate(t.data, t.bytes) : WindowPlace();
+  if (place.window != WindowPlace::kNone) return place;
+  if (!at_.attached || t.bytes < kLeastRead || !at_.endpoint->isReadableByPeers(t.data, t.bytes))
+    return {};
+  return WindowPlace{WindowPlace::kMemory, reinterpret_cast<uintptr_t>(t.data)};
 }
 
-void ExchangeOperation::offer(Edge& edge, transports::SendRing& ring) {
+void ExchangeOperation::offer(Edge& edge, const WindowPlace& place, transports::SendRing& ring) {
   const Transfer& t = edge.transfers[edge.next];
-  const Offer offer{reinterpret_cast<uintptr_t>(t.data)};
-  std::memcpy(ring.payload(sizeof offer), &offer, sizeof offer);
-  ring.publish(base::upperHalf(t.key()), base::lowerHalf(t.key()), sizeof offer);
+  std::memcpy(ring.payload(sizeof place), &place, sizeof place);
+  ring.publish(base::upperHalf(t.key()), base::lowerHalf(t.key()), sizeof place);
   offeredSends_.add(edge.peer, ring);
   edge.advance(t.bytes);
+}
+
+// Where it fails, the news of the peer's failure is on its way.
+bool ExchangeOperation::readOffered(Edge& edge, uint64_t bytes) {
+  const Transfer& t = edge.transfers[edge.next];
+  std::byte* const to = t.data + edge.offset;
+  const WindowPlace& place = *edge.offered;
+  if (place.window == WindowPlace::kMemory)
+    return reads_.read(edge.peer, place.offset + edge.offset, to, bytes);
+  if (!edge.mapped && at_.windows) edge.mapped = at_.windows->resolve(edge.peer, place, t.bytes);
+  if (!edge.mapped) return false;
+  std::memcpy(to, edge.mapped.get() + edge.offset, bytes);
+  return at_.endpoint->memoryCounts(edge.peer);
 }
 
 /// A piece of it.
 bool ExchangeOperation::takeOffered(Edge& edge, transports::ReceiveRing& ring) {
   const Transfer& t = edge.transfers[edge.next];
   const uint64_t bytes = std::min(kPieceBytes, t.bytes - edge.offset);
-  if (!reads_.read(edge.peer, *edge.offered + edge.offset, t.data + edge.offset, bytes)) {
+  if (!readOffered(edge, bytes)) {
     noteIdle(edge);
     return false;
   }
@@ -163,6 +176,7 @@ bool ExchangeOperation::takeOffered(Edge& edge, transports::ReceiveRing& ring) {
   edge.advance(bytes);
   if (edge.offset > 0) return true;
   edge.offered.reset();
+  edge.mapped.reset();
   ring.release();
   return true;
 }
@@ -179,10 +193,9 @@ bool ExchangeOperation::receive(Edge& edge) {
   edge.idlePolls = 0;
   const uint64_t bytes = checkedBytes(edge, *ring.slot());
   const Transfer& t = edge.transfers[edge.next];
-  if (bytes == sizeof(Offer) && t.bytes > bytes && edge.offset == 0) {
-    Offer offer;
-    std::memcpy(&offer, ring.payload(), sizeof offer);
-    edge.offered = offer.address;
+  if (bytes == sizeof(WindowPlace) && t.bytes > bytes && edge.offset == 0) {
+    edge.offered.emplace();
+    std::memcpy(&*edge.offered, ring.payload(), sizeof(WindowPlace));
     return takeOffered(edge, ring);
   }
   const std::byte* const payload = ring.payload();
@@ -222,8 +235,9 @@ uint64_t ExchangeOperation::checkedBytes(const Edge& edge, const SlotHeader& hea
   const Transfer& t = edge.transfers[edge.next];
   if (keyOf(header) != t.key()) failByHeader(edge, header);
   const uint64_t part = std::min<uint64_t>(t.bytes - edge.offset, at_.endpoint->layout().slotBytes);
-  const bool mayBeOffer = at_.attached && t.bytes >= kLeastOffered && edge.offset == 0;
-  if (mayBeOffer && header.bytes == sizeof(Offer)) return sizeof(Offer);
+  const bool mayBeOffer =
+      t.bytes >= kLeastMapped && edge.offset == 0 && at_.endpoint->isMemory(edge.peer);
+  if (mayBeOffer && header.bytes == sizeof(WindowPlace)) return sizeof(WindowPlace);
   TUTTI_ASSERT(header.bytes == part, "rank ", edge.peer, " sent a message of ", header.bytes,
                " bytes where ", part, " are next");
   return part;

@@ -5,11 +5,12 @@
 // peers. A transfer is cut into messages as large as slots; an empty one is an empty message, so
 // that both ends agree also about nothing, and about its type.
 //
-// Where ranks read each other's memory, a long transfer is one message instead, an offer: the
-// address, which is shorter than any of its parts would be. The receiver reads the memory and gives
-// the slot back; then it is the sender's again.
+// On one host a long transfer is one message instead, an offer, where the receiver has mapped the
+// memory or can read it: it says where that lies, and is shorter than any of its parts would be.
+// The receiver copies the memory and gives the slot back; then it is the sender's again.
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -41,9 +42,10 @@ class ExchangeOperation final : public Operation {
     int peer = 0;
     std::vector<Transfer> transfers;
     size_t next = 0;
-    uint64_t offset = 0;                   // of the next transfer, bytes that are done
-    uint64_t idlePolls = 0;                // since the last message
-    std::optional<uint64_t> offered = {};  // where the transfer that is being read lies
+    uint64_t offset = 0;                      // of the next transfer, bytes that are done
+    uint64_t idlePolls = 0;                   // since the last message
+    std::optional<WindowPlace> offered = {};  // where the transfer that is being read lies
+    std::shared_ptr<std::byte> mapped = {};   // the same here, if it is in a window
     bool finished() const { return next == transfers.size(); }
     void advance(uint64_t bytes);
   };
@@ -54,8 +56,10 @@ class ExchangeOperation final : public Operation {
   bool moveToSelf();
   void noteIdle(Edge& edge);
   bool send(Edge& edge);
-  bool mayOffer(const Edge& edge) const;
-  void offer(Edge& edge, transports::SendRing& ring);
+  /// Where the next transfer is to be read, if at all.
+  std::optional<WindowPlace> placeToOffer(const Edge& edge) const;
+  void offer(Edge& edge, const WindowPlace& place, transports::SendRing& ring);
+  bool readOffered(Edge& edge, uint64_t bytes);
   bool takeOffered(Edge& edge, transports::ReceiveRing& ring);
   bool receive(Edge& edge);
   void expect(const Edge& edge, transports::ReceiveRing& ring) const;

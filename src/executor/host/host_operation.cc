@@ -118,15 +118,6 @@ void HostOperation::begin(const HostRank& at, const HostPlans& plans, Collective
     start(*plans_.staged, stopped);
 }
 
-plan::Protocol HostOperation::protocolOf(const HostRank& at, const HostPlans& plans,
-                                         const CollectiveCall& call) {
-  if (!plans.mapped) return plan::Protocol::Simple;
-  HostOperation asked;
-  asked.begin(at, plans, CollectiveCall(call));
-  if (asked.mapped_) return plan::Protocol::Mapped;
-  return asked.attached_ ? plan::Protocol::Attached : plan::Protocol::Simple;
-}
-
 void HostOperation::ranShort(const HostPlan& plan, uint64_t bytesReceived) {
   active_ = &plan;
   bytesReceived_ = bytesReceived;
@@ -260,7 +251,8 @@ bool HostOperation::startUnstaged(const PreparedPlan& plan) {
     const WindowPlace& place = buffer == Buffer::In ? entries_[peer].in : entries_[peer].out;
     if (place.window == WindowPlace::kUnused || place.window == WindowPlace::kMemory)
       return nullptr;
-    auto data = at_.windows->resolve(peer, place);
+    const uint64_t bytes = call_.blocks ? 0 : bufferBytes(plan.spec(), buffer);
+    auto data = at_.windows->resolve(peer, place, bytes);
     if (!data) {
       waitingFor_ = peer;
       found = false;

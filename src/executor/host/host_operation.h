@@ -65,9 +65,10 @@ class WindowResolver {
   virtual ~WindowResolver() = default;
   /// A published window of this rank holding all of [data, data + bytes), or kNone.
   virtual WindowPlace locate(const void* data, uint64_t bytes) const = 0;
-  /// Where `peer`'s place lies in this process. It stays mapped for as long as the pointer is held,
-  /// also when the peer dies or gives it back. Null when the peer has given it back already.
-  virtual std::shared_ptr<std::byte> resolve(int peer, WindowPlace place) const = 0;
+  /// Where `peer`'s place, of so many bytes, lies in this process. It stays mapped for as long as
+  /// the pointer is held, also when the peer dies or gives it back. Null when the peer has given it
+  /// back already. Throws Internal where the window is smaller.
+  virtual std::shared_ptr<std::byte> resolve(int peer, WindowPlace place, uint64_t bytes) const = 0;
 };
 
 /// What an operation runs on. The endpoint is the same in all operations of a rank.
@@ -101,7 +102,13 @@ class HostOperation final : public Operation {
              const ShortProgram* stopped = nullptr);
   /// What such a call would run by, if the buffers of all ranks are like this one's.
   static plan::Protocol protocolOf(const HostRank& at, const HostPlans& plans,
-                                   const CollectiveCall& call);
+                                   const CollectiveCall& call) {
+    if (!plans.mapped) return plan::Protocol::Simple;
+    HostOperation asked;
+    asked.begin(at, plans, CollectiveCall(call));
+    if (asked.mapped_) return plan::Protocol::Mapped;
+    return asked.attached_ ? plan::Protocol::Attached : plan::Protocol::Simple;
+  }
   /// A ShortProgram has run the whole of the plan in its place.
   void ranShort(const HostPlan& plan, uint64_t bytesReceived);
 

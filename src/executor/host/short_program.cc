@@ -39,10 +39,10 @@ std::unique_ptr<ShortProgram> ShortProgram::make(const HostPlan& plan, const Cal
   const plan::PlanSpec& spec = plan.spec();
   const bool scales = facts.op == ReduceOp::PreMulSum && plan::isReduction(spec.collective);
   if (!at.endpoint || spec.mapped.any() || !spec.inPlaceSafe || scales || facts.blocksHash != 0 ||
-      facts.reduction[0] != 0 || facts.count > kMostBytes)
+      facts.reduction[0] != 0 || facts.count > plan::kMostShortBytes)
     return nullptr;
   const CollectiveCall call{.facts = facts};
-  if (call.bufferBytes(spec) > kMostBytes) return nullptr;
+  if (call.bufferBytes(spec) > plan::kMostShortBytes) return nullptr;
   const plan::PlanShape shape = call.shape(spec, at.rank, at.endpoint->layout().slotBytes);
   if (shape.rounds() != 1) return nullptr;
   std::unique_ptr<ShortProgram> made(new ShortProgram(plan, facts));

@@ -21,9 +21,6 @@ namespace tutti::executor {
 
 class ShortProgram {
  public:
-  /// Of the larger buffer. More is worth more than what a general operation costs.
-  static constexpr uint64_t kMostBytes = 64 << 10;
-
   /// Null where calls of these facts have none: they are large or long, scale their inputs, reduce
   /// by a function of the caller's, have uneven blocks, or go to ranks that stores do not reach.
   static std::unique_ptr<ShortProgram> make(const HostPlan& plan, const CallFacts& facts,

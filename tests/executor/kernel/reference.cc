@@ -23,7 +23,8 @@ struct Windows final : executor::WindowResolver {
   executor::WindowPlace locate(const void* data, uint64_t) const override {
     return {1, static_cast<uint64_t>(static_cast<const std::byte*>(data) - own)};
   }
-  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const override {
+  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place,
+                                     uint64_t) const override {
     return {std::shared_ptr<void>(), (*all)[peer].bytes.data() + place.offset};
   }
   std::byte* own = nullptr;

@@ -11,7 +11,9 @@
 #include <bit>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <tutti/error.h>
@@ -186,6 +188,43 @@ TEST(ShmEndpoint, OneRankNeedsNoMemory) {
   auto alone = makeShmEndpoint(0, 1, {});
   EXPECT_THROW(alone->address(0), Error);
   EXPECT_FALSE(alone->progress());
+}
+
+// By a message, and by a slot that is given back.
+TEST(ShmEndpoint, WakesAPeerThatSleeps) {
+  using namespace std::chrono_literals;
+  constexpr auto kForever = 100s;
+  const auto all = connectedEndpoints(3, {});
+  EXPECT_EQ(makeShmEndpoint(0, 1, {})->sleepPlace(), nullptr);
+  const auto sleepsUntil = [&](const std::function<void()>& action) {
+    base::SleepPlace& place = *all[0]->sleepPlace();
+    place.announce();
+    std::thread other([&] {
+      std::this_thread::sleep_for(20ms);
+      action();
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    place.sleep(kForever);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kForever / 2);
+    other.join();
+  };
+  sleepsUntil([&] { all[2]->sendRing(0, 0).publish(1, 1, 0); });
+  all[0]->sendRing(1, 0).publish(1, 1, 0);
+  sleepsUntil([&] {
+    ReceiveRing& ring = all[1]->receiveRing(0, 0);
+    ASSERT_TRUE(ring.ready());
+    ring.release();
+  });
+}
+
+// Until an operation of the peer has failed.
+TEST(ShmEndpoint, CountsWhatWasCopiedFromAPeersMemory) {
+  const auto all = connectedEndpoints(3, {});
+  EXPECT_TRUE(all[1]->cancelZeroCopy());
+  EXPECT_FALSE(all[0]->memoryCounts(1));
+  EXPECT_FALSE(all[2]->memoryCounts(1));
+  EXPECT_TRUE(all[0]->memoryCounts(2));
+  EXPECT_TRUE(all[1]->memoryCounts(2));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "collectives/cost_walk.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -98,12 +99,34 @@ class HostLinks final : public Links {
   const Rates& rates_;
 };
 
+/// A broadcast is taken to be in place at its root, as most are: the root's step gives to others
+/// alone.
+template <class Ports>
+void leaveOutOwn(Ports sources, Ports targets) {
+  bool gives = false;
+  for (auto& port : targets) {
+    gives |= port.kind != Port::Kind::Local;
+    if (port.kind == Port::Kind::Local) port.chunks = 0;
+  }
+  if (gives) return;
+  for (auto& port : sources) port.chunks = 0;
+}
+
+bool isRootOfBroadcast(const PlanSpec& spec, int rank) {
+  return spec.collective == Collective::Broadcast && rank == spec.root;
+}
+
 plan::FlatPlan flatPlan(const AlgorithmInfo& info, const PlanSpec& spec) {
   std::vector<Program> programs;
   for (int rank = 0; rank < spec.ranks; ++rank) programs.push_back(info.build(spec, rank));
   plan::FlatPlan flat;
   const auto error = plan::flatten(spec, programs, flat);
   TUTTI_ASSERT(!error, error->message);
+  for (const plan::FlatStep& step : flat.steps)
+    if (isRootOfBroadcast(spec, flat.lanes[step.lane].rank)) {
+      plan::FlatPort* const ports = flat.ports.data() + step.ports;
+      leaveOutOwn(std::span(ports, step.sources), std::span(ports + step.sources, step.targets));
+    }
   return flat;
 }
 
@@ -173,9 +196,12 @@ class Estimate {
  private:
   void look(int rank) {
     double work = 0;
-    for (const plan::Lane& lane : info_.build(spec_, rank).lanes) {
+    Program program = info_.build(spec_, rank);
+    for (plan::Lane& lane : program.lanes) {
       overlaps_ &= lane.steps.size() <= 1;
-      for (const plan::Step& step : lane.steps) {
+      for (plan::Step& step : lane.steps) {
+        if (isRootOfBroadcast(spec_, rank))
+          leaveOutOwn(std::span(step.sources), std::span(step.targets));
         const double time =
             rates_.crowd * durationOf(step.sources, step.targets, rates_.steps, chunkBytes_);
         longest_ = std::max(longest_, time);
@@ -216,19 +242,29 @@ class Estimate {
   bool overlaps_ = true;
 };
 
+/// Whether the call needs a general operation, where others of its size do not
+/// (executor::ShortProgram).
+bool isGeneral(const PlanSpec& spec, const plan::PlanShape& shape, uint64_t blockBytes,
+               const HostLinks& links) {
+  if (links.several() || links.haveApart()) return false;
+  return spec.protocol != Protocol::Simple || shape.rounds() > 1 ||
+         blockBytes * plan::mostBlocksOf(spec) > plan::kMostShortBytes;
+}
+
 }  // namespace
 
 double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
                            const topology::Topology& topology, const topology::Tuning& tuning) {
   const Rates rates(topology, tuning, spec.protocol);
   const plan::PlanShape shape(spec, blockBytes, 1, topology.slotBytes);
-  const double entry =
-      spec.mapped.any() ? rates.entry + topology.ranks * rates.crowd * rates.steps.step : 0;
   const HostLinks links(topology, rates);
+  double ahead =
+      isGeneral(spec, shape, blockBytes, links) ? rates.crowd * tuning.callMicroseconds : 0;
+  if (spec.mapped.any()) ahead += rates.entry + topology.ranks * rates.crowd * rates.steps.step;
   if (spec.ranks >
       (links.several() || links.haveApart() ? kMostRanksWalkedOnHosts : kMostRanksWalked))
-    return entry + Estimate(info, spec, shape, rates, links).microseconds();
-  return entry + walkAll(info, spec, shape, rates, links);
+    return ahead + Estimate(info, spec, shape, rates, links).microseconds();
+  return ahead + walkAll(info, spec, shape, rates, links);
 }
 
 }  // namespace tutti::collectives

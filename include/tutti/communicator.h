@@ -492,9 +492,9 @@ class Group {
   /// sends and receives cannot be right; then no call of the group was made.
   void end();
   /// Use it instead of end(): it drops the calls, as if they had never been made, and returns how
-  /// long they would take by the chooser's prediction, if all ranks have such memory as this one.
-  /// For an inner group it returns zero, and the calls stay with the outer group. Throws
-  /// InvalidUsage as end() does.
+  /// long they would take by the chooser's prediction. The other ranks are taken to have memory of
+  /// this rank's kind. For an inner group it returns zero, and the calls stay with the outer group.
+  /// Throws InvalidUsage as end() does.
   std::chrono::duration<double, std::micro> predict();
 
  private:

@@ -222,6 +222,10 @@ struct Extent {
 /// Chunks start at multiples of it within their block: a multiple of every element size.
 inline constexpr uint32_t kChunkAlignment = 64;
 
+/// Of the larger buffer of a call that may run without a general operation
+/// (executor::ShortProgram). More is worth more than that costs.
+inline constexpr uint64_t kMostShortBytes = 64 << 10;
+
 /// Where one rank's block lies in a buffer that has a block for every rank.
 struct Block {
   uint64_t offset = 0;

@@ -9,12 +9,13 @@
 namespace tutti::topology {
 namespace {
 
-constexpr uint32_t kTuningVersion = 8;
+constexpr uint32_t kTuningVersion = 9;
 constexpr size_t kMostNameBytes = 32;
 constexpr int kMostRanks = 1 << 24;
 
 constexpr std::array kConstants{
     Constant{"messageMicroseconds", &Tuning::messageMicroseconds, 0, 1e6},
+    Constant{"callMicroseconds", &Tuning::callMicroseconds, 0, 1e6},
     Constant{"stepMicroseconds", &Tuning::stepMicroseconds, 0, 1e6},
     Constant{"copyGigabytesPerSecond", &Tuning::copyGigabytesPerSecond, 1e-6, 1e6},
     Constant{"reduceGigabytesPerSecond", &Tuning::reduceGigabytesPerSecond, 1e-6, 1e6},

@@ -31,16 +31,17 @@ struct Preference {
 using PreferenceCheck = std::function<void(const Preference&, const std::string& where)>;
 
 struct Tuning {
-  double messageMicroseconds = 0.7;        ///< one message, from ready to seen, without data
-  double stepMicroseconds = 0.015;         ///< the executor's own cost of one step
-  double copyGigabytesPerSecond = 15;      ///< one rank copying through a slot, in and out
-  double reduceGigabytesPerSecond = 32.5;  ///< one rank folding, per byte of one source
+  double messageMicroseconds = 0.3;      ///< one message, from ready to seen, without data
+  double callMicroseconds = 0.4;         ///< what a call that is not short takes beside its plan
+  double stepMicroseconds = 0.022;       ///< the executor's own cost of one step
+  double copyGigabytesPerSecond = 15;    ///< one rank copying through a slot, in and out
+  double reduceGigabytesPerSecond = 30;  ///< one rank folding, per byte of one source
   double mappedGigabytesPerSecond =
-      42;                         ///< one rank reading or writing mapped memory, per byte touched
-  double attachMicroseconds = 2;  ///< one read of another rank's memory, without data
-  double attachGigabytesPerSecond = 8;  ///< one rank reading another one's memory
-  double entryMicroseconds = 0.006;     ///< exchanging entry records between two ranks
-  double yieldMicroseconds = 0.65;  ///< handing a core to the next rank, when ranks outnumber cores
+      32;                           ///< one rank reading or writing mapped memory, per byte touched
+  double attachMicroseconds = 1.8;  ///< one read of another rank's memory, without data
+  double attachGigabytesPerSecond = 9;  ///< one rank reading another one's memory
+  double entryMicroseconds = 0.09;      ///< exchanging entry records between two ranks
+  double yieldMicroseconds = 1.3;  ///< handing a core to the next rank, when ranks outnumber cores
   // Between hosts; the defaults are those of TCP over Ethernet of 10 Gbit/s.
   double networkMicroseconds = 25;     ///< one message, from ready to seen, without data
   double networkGapMicroseconds = 20;  ///< what a message takes of a host's link beside its bytes

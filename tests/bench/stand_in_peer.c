@@ -14,6 +14,6 @@ int main(int argc, char** argv) {
   const char *rank = getenv("TUTTI_RANK"), *size = getenv("TUTTI_WORLD_SIZE");
   if (argc != 2 || !rank || !size) return 2;
   const struct worker_library library = {NULL, atoi(rank), atoi(size), "Stand-in 1.2",
-                                         NULL, NULL,       call};
+                                         NULL, NULL,       call,       NULL};
   return worker_main(&library, argv[1]);
 }

@@ -139,12 +139,18 @@ class Contestant {
  public:
   Contestant(Communicator& sameRanks, Communicator& c, double clockAhead,
              const PerfOptions& options, uint64_t bytes)
-      : sameRanks_(sameRanks), clockAhead_(clockAhead), call_(c, options, noSeam(), bytes) {}
+      : sameRanks_(sameRanks),
+        clockAhead_(clockAhead),
+        inPlace_(options.collective == plan::Collective::Broadcast),
+        call_(c, options, noSeam(), bytes) {}
 
   /// Of the same calls on the same memory. Where memory lies, and on pages of which size, can
   /// double what a copy takes, which would tell contestants apart and not their algorithms.
   Contestant(Communicator& c, const Contestant& other)
-      : sameRanks_(other.sameRanks_), clockAhead_(other.clockAhead_), call_(c, other.call_) {}
+      : sameRanks_(other.sameRanks_),
+        clockAhead_(other.clockAhead_),
+        inPlace_(other.inPlace_),
+        call_(c, other.call_) {}
 
   /// Agreed on by all ranks.
   void warmUp() {
@@ -152,8 +158,9 @@ class Contestant {
     constexpr int kWarmups = plan::MappedBufferPolicy::kPatience;
     double last = 0;
     for (int i = 0; i < kWarmups; ++i) {
+      call_.use(inPlace_);
       const double begin = nowUs();
-      call_.start(false);
+      call_.start(inPlace_);
       last = nowUs() - begin;
     }
     calls_ =
@@ -166,9 +173,10 @@ class Contestant {
   double turn() {
     std::vector<double> begins(static_cast<size_t>(calls_)), ends(begins.size());
     for (size_t i = 0; i < begins.size(); ++i) {
+      call_.use(inPlace_);
       sameRanks_.barrier();
       begins[i] = nowUs();
-      call_.start(false);
+      call_.start(inPlace_);
       ends[i] = nowUs();
     }
     return middleOf(durations(std::move(begins), std::move(ends)));
@@ -195,6 +203,7 @@ class Contestant {
 
   Communicator& sameRanks_;
   const double clockAhead_;
+  const bool inPlace_;  // as predictions take broadcasts to be, and no others
   PerfCall call_;
   int64_t calls_ = 0;
 };

@@ -18,7 +18,7 @@ namespace tutti::tools {
 inline constexpr const char* kChosen = "chosen";
 
 /// Microseconds of a call, one median for each turn: from the first rank's begin to the last one's
-/// end.
+/// end. Before it, each rank uses its buffers (PerfCall::use()).
 struct AlgorithmTime {
   std::vector<double> turns;
   double median() const;

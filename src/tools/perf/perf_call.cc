@@ -63,6 +63,20 @@ void PerfBuffer::spoil() {
   if (bytes_ > 0) std::memset(host(data()), 0xA5, bytes_);
 }
 
+void PerfBuffer::rewrite() {
+  constexpr uint64_t kLine = 64;
+  if (onGpu_) return;
+  for (uint64_t at = 0; at < bytes_; at += kLine) data()[at] ^= std::byte{1};
+}
+
+void PerfBuffer::read() const {
+  constexpr uint64_t kLine = 64;
+  if (onGpu_) return;
+  const std::byte* const first = memory_ ? memory_.as<std::byte>() : ordinary_.data();
+  for (uint64_t at = 0; at < bytes_; at += kLine)
+    static_cast<void>(*static_cast<const volatile std::byte*>(first + at));
+}
+
 void PerfBuffer::upload() {
   if (onGpu_ && bytes_ > 0) device::copyMemory(data(), ordinary_.data(), bytes_);
 }
@@ -117,6 +131,12 @@ void PerfCall::start(bool inPlace) {
     exchange(places.send, places.recv);
   else
     collective(places.send, places.recv);
+}
+
+void PerfCall::use(bool inPlace) {
+  const Places at = buffers(inPlace);
+  if (!plan::onlyRootGives(o_.collective) || c_.rank() == o_.root) at.from.rewrite();
+  at.to.read();
 }
 
 void PerfCall::finish() {

@@ -36,6 +36,9 @@ class PerfBuffer {
   void download();  ///< and back
   /// Overwrites what a call before may have left here, which could pass for a result.
   void spoil();
+  // A word of each line of the caches, in memory of the host.
+  void rewrite();
+  void read() const;
 
  private:
   const uint64_t bytes_;
@@ -58,6 +61,9 @@ class PerfCall {
   uint64_t bytes() const;  ///< of the larger buffer
   uint64_t count() const { return pattern_.shape.count; }
   void start(bool inPlace);
+  /// What the owner of the buffers does between calls: rewrites what it sends and reads what it has
+  /// received. Its core's caches have that then, as they mostly do in a program.
+  void use(bool inPlace);
   /// Waits for the calls that were started.
   void finish();
   /// Collective: makes a call with data that differ by `repetition`, and counts the elements that

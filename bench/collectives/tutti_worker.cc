@@ -11,9 +11,12 @@
 
 namespace {
 
+/// A program has its buffers in one kind of memory; what calls on the other kind have found would
+/// count on the same communicator.
 struct RankState {
   tutti::Communicator communicator;
-  std::map<void*, tutti::Memory> memory;
+  tutti::Communicator ofOrdinary = communicator.split(0, communicator.rank()).value();
+  std::map<void*, tutti::Memory> memory = {};
 };
 
 void* allocate(void* context, size_t bytes) {
@@ -36,7 +39,8 @@ void passOn(tutti::Communicator& c, const worker_operation& call) {
 }
 
 void run(void* context, const worker_operation* call) {
-  tutti::Communicator& c = static_cast<RankState*>(context)->communicator;
+  RankState& state = *static_cast<RankState*>(context);
+  tutti::Communicator& c = call->ordinary ? state.ofOrdinary : state.communicator;
   const float* send = call->send;
   float* recv = call->recv;
   const size_t n = call->count;
@@ -66,7 +70,7 @@ double predict(void* context, const worker_operation* call) {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   try {
-    RankState state{tutti::Communicator::create(), {}};
+    RankState state{tutti::Communicator::create()};
     const worker_library library{&state,
                                  state.communicator.rank(),
                                  state.communicator.size(),

@@ -164,7 +164,7 @@ static double collective(void* context, const struct worker_command* command, ui
   float* data = (float*)send->data;
   for (size_t i = 0; i < shape.send; ++i) data[i] = value(lib->rank, call, i);
   const struct worker_operation what = {(enum worker_collective)command->collective, data,
-                                        (float*)recv->data, shape.count};
+                                        (float*)recv->data, shape.count, !is_own(w, kind)};
   if (command->predicts) return lib->predict ? 1e3 * lib->predict(lib->context, &what) : NAN;
   const double start = start_together(w);
   lib->call(lib->context, &what);

@@ -19,6 +19,7 @@ struct worker_operation {
   const float* send;
   float* recv;
   size_t count;
+  int ordinary; /* its memory is not the library's own */
 };
 
 struct worker_library {

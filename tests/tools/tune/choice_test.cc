@@ -157,14 +157,14 @@ TEST(RecordedCalls, AreChosenWellForOnceTuned) {
     EXPECT_LE(shared.regrets.worst, 1.5);
     EXPECT_LE(shared.badly, 0.005);
   }
-  EXPECT_LE(judge(later(), tuned, ofACoreEach).regrets.worst, 1.3);
+  EXPECT_LE(judge(later(), tuned, ofACoreEach).regrets.worst, 1.4);
   const auto expectFew = [&](const auto& counts, double worst, double badly) {
     const Judged all = judge(later(), tuned, counts);
     EXPECT_LE(all.regrets.mean, 1.05);
     EXPECT_LE(all.regrets.worst, worst);
     EXPECT_LE(all.badly, badly);
   };
-  expectFew(ofSharedCores, 1.65, 0.005);
+  expectFew(ofSharedCores, 1.75, 0.01);
   expectFew(ofHosts, 1.65, 0.02);
   expectFew(ofHostsWithSharedCores, 2.3, 0.03);
   EXPECT_LE(tuned.preferences.size(), fitted().size() / 5);

@@ -99,11 +99,11 @@ def main():
         optimizer.step()
         return loss.item(), norm.item()
 
-    command = struct.Struct("=QIIII")
+    command = struct.Struct("QIIIII0Q")  # worker_command of commands.h, with the padding behind it
     with open(f"{o.directory}/command.{rank}", "rb", buffering=0) as commands, \
             open(f"{o.directory}/answer.{rank}", "wb", buffering=0) as answers:
         while (data := read(commands, command.size)) is not None:
-            _, iterations, warmups, _, _ = command.unpack(data)
+            _, iterations, warmups, *_ = command.unpack(data)
             if iterations == 0:
                 break
             times = []

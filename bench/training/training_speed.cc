@@ -117,7 +117,7 @@ std::unique_ptr<Job> start(const std::string& name, std::vector<std::string> com
 struct Options {
   std::string modelName = "small", python;
   int ranks = 1, blocks = 9, steps = 5, microBatches = 0, batch = 0;
-  bool compile = false, anyTorch = false, profile = false, brain = false;
+  bool compile = false, anyTorch = false, profile = false, brain = false, whole = false;
   double required = 0;
 };
 
@@ -137,6 +137,7 @@ void addFlags(CLI::App& app, Options& o) {
   app.add_flag("--compile", o.compile, "PyTorch's model through torch.compile");
   app.add_flag("--bf16", o.brain,
                "both compute in bfloat16, PyTorch by autocast; masters are float32");
+  app.add_flag("--no-amx", o.whole, "our products of float32 are not split into those of bfloat16");
   app.add_flag("--any-torch", o.anyTorch,
                std::string("also another PyTorch than ") + kTorchVersion);
   app.add_option("--require", o.required, "end with 1 unless the ratio is at least this");
@@ -199,6 +200,7 @@ int run(const Options& o) {
   const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
   std::vector<std::string> ours =
       workerOf({bin + "/tutti_trainer", "--micro-batches", std::to_string(o.microBatches)}, o);
+  if (o.whole) ours.emplace_back("--no-amx");
   if (!o.profile) return compare(o, ours);
   ours.insert(ours.end(), {"--profile", std::to_string(o.steps)});
   become(ours);

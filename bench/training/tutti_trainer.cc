@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   GptOptions model;
   int64_t batch = 16;
   int microBatches = 0, ranks = 1, profiledSteps = 0;
-  bool brain = false;
+  bool brain = false, whole = false;
   std::string directory;
   CLI::App app{"a worker of training_speed"};
   app.add_option("--vocabulary", model.vocabulary);
@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   app.add_option("--micro-batches", microBatches, "of a step; 0: chosen");
   app.add_option("--ranks", ranks);
   app.add_flag("--bf16", brain, "weights and activations are bfloat16, masters float32");
+  app.add_flag("--no-amx", whole, "products of float32 are not split");
   app.add_option("--profile", profiledSteps, "steps whose kernels are timed");
   app.add_option("directory", directory);
   CLI11_PARSE(app, argc, argv);
@@ -73,6 +74,7 @@ int main(int argc, char** argv) {
     std::vector<uint8_t> text(size_t{1} << 20);
     for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<uint8_t>(random.below(i, 256));
     host::setBlasThreads(1);
+    host::setSplitProducts(!whole);
     DeviceMesh mesh = ranks > 1 ? DeviceMesh(tutti::Communicator::create()) : DeviceMesh();
     HostKernels plain;
     TimedKernels timed;

@@ -132,6 +132,13 @@ void shortSoftmax(T* scores, const QueryBlock& block, const Dims& dims, int64_t 
   }
 }
 
+/// Of a block of queries: keys and values are those of many blocks.
+template <class T>
+void product(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta,
+             Matrix<T> c) {
+  gemm<T>(shape, a, b, beta, c, Factors::Few);
+}
+
 template <class T>
 void headForward(const Head<T>& h, Matrix<T> out, T* logSumExp, const Dims& dims, T* scores,
                  const ElementwiseKernels<T>& elementwise) {
@@ -139,14 +146,14 @@ void headForward(const Head<T>& h, Matrix<T> out, T* logSumExp, const Dims& dims
   for (int64_t begin = 0; begin < dims.queries; begin += kQueryRows) {
     const QueryBlock block(dims, h.sequence, begin);
     const int64_t rows = block.rows, keys = block.keys;
-    gemm<T>({keys, rows, dims.headWidth, false, true}, rowsFrom(h.k, block.from),
-            rowsFrom(h.q, begin), 0, {scores, rows});
+    product<T>({keys, rows, dims.headWidth, false, true}, rowsFrom(h.k, block.from),
+               rowsFrom(h.q, begin), 0, {scores, rows});
     if (dims.isShort())
       shortSoftmax(scores, block, dims, h.sequence, scale, logSumExp + begin, elementwise);
     else
       elementwise.softmax(scores, keys, rows, block.before(dims), scale, logSumExp + begin);
-    gemm<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, rowsFrom(h.v, block.from), 0,
-            rowsFrom(out, begin));
+    product<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, rowsFrom(h.v, block.from),
+               0, rowsFrom(out, begin));
   }
 }
 
@@ -202,18 +209,18 @@ void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, 
     const double beta = !adds.keys && begin == last ? 0 : 1;
     const Matrix<const T> q = rowsFrom(h.q, begin), dOut = rowsFrom(x.dOut, begin);
     const Matrix<const T> k = rowsFrom(h.k, block.from);
-    gemm<T>({keys, rows, w, false, true}, k, q, 0, {x.p, rows});
-    gemm<T>({keys, rows, w, false, true}, rowsFrom(h.v, block.from), dOut, 0, {x.dS, rows});
+    product<T>({keys, rows, w, false, true}, k, q, 0, {x.p, rows});
+    product<T>({keys, rows, w, false, true}, rowsFrom(h.v, block.from), dOut, 0, {x.dS, rows});
     for (int64_t r = 0; r < rows; ++r)
       x.dots[r] = elementwise.dot(rowsFrom(dOut, r).data, rowsFrom(x.out, begin + r).data, w);
     elementwise.softmaxBackward(x.p, x.dS, keys, rows, block.before(dims), scale,
                                 x.logSumExp + begin, x.dots);
     if (dims.isShort())
       for (T* const ofPairs : {x.p, x.dS}) setUnseen(ofPairs, T{0}, block, dims, h.sequence);
-    gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, rowsFrom(x.dV, block.from));
-    gemm<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, rowsFrom(x.dK, block.from));
-    gemm<T>({rows, w, keys, true, false}, {x.dS, rows}, k, adds.queries ? 1 : 0,
-            rowsFrom(x.dQ, begin));
+    product<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, rowsFrom(x.dV, block.from));
+    product<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, rowsFrom(x.dK, block.from));
+    product<T>({rows, w, keys, true, false}, {x.dS, rows}, k, adds.queries ? 1 : 0,
+               rowsFrom(x.dQ, begin));
   }
 }
 

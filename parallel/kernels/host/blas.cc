@@ -3,11 +3,13 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <vector>
 
 #include "parallel/kernels/host/elementwise.h"
+#include "parallel/kernels/host/split_amx.h"
 #include "parallel/kernels/host/tiles_avx512.h"
 #include "parallel/tensor/check.h"
 
@@ -65,11 +67,27 @@ void multiplyBrain(const BlasShape& s, Matrix<const uint16_t> a, Matrix<const ui
   multiplyBrainTiles(s, a, b, add, c, scratch(brainTileScratch(s)));
 }
 
+/// With fewer k most of a tile's would be padding. Only k decides: so an element's bits still
+/// depend on its row and column alone.
+constexpr int64_t kLeastToSplit = 24;
+
+std::atomic<bool>& maySplit() {
+  static std::atomic<bool> may{true};
+  return may;
+}
+
+bool splits(const BlasShape& s, Factors factors) {
+  return factors == Factors::Any && s.k >= kLeastToSplit && splitsProducts();
+}
+
 /// False, and nothing is done, where OpenBLAS is the better choice.
 bool multiplied(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
-                Matrix<float> c) {
+                Matrix<float> c, Factors factors) {
   if (!forTiles(s)) return false;
-  multiplyTiles(s, a, b, beta != 0, c, scratch(tileScratch(s)));
+  if (splits(s, factors))
+    multiplySplit(s, a, b, beta != 0, c, scratch(splitScratch(s)));
+  else
+    multiplyTiles(s, a, b, beta != 0, c, scratch(tileScratch(s)));
   return true;
 }
 
@@ -80,7 +98,8 @@ void multiplyBrain(const BlasShape&, Matrix<const uint16_t>, Matrix<const uint16
   ensure(false, "there are no products of bfloat16");
 }
 
-bool multiplied(const BlasShape&, Matrix<const float>, Matrix<const float>, double, Matrix<float>) {
+bool multiplied(const BlasShape&, Matrix<const float>, Matrix<const float>, double, Matrix<float>,
+                Factors) {
   return false;
 }
 
@@ -88,7 +107,7 @@ bool multiplied(const BlasShape&, Matrix<const float>, Matrix<const float>, doub
 
 /// There are no tiles of float64, which is for checking gradients.
 bool multiplied(const BlasShape&, Matrix<const double>, Matrix<const double>, double,
-                Matrix<double>) {
+                Matrix<double>, Factors) {
   return false;
 }
 
@@ -107,16 +126,34 @@ void atLeastOne(Matrices&... matrices) {
 }  // namespace
 
 template <class T>
-void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c) {
+void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c,
+          Factors factors) {
   if (isEmpty(shape, beta)) return;
   atLeastOne(a, b, c);
-  if (!multiplied(shape, a, b, beta, c)) call(shape, a, b, beta, c);
+  if (!multiplied(shape, a, b, beta, c, factors)) call(shape, a, b, beta, c);
 }
 
 template void gemm<float>(const BlasShape&, Matrix<const float>, Matrix<const float>, double,
-                          Matrix<float>);
+                          Matrix<float>, Factors);
 template void gemm<double>(const BlasShape&, Matrix<const double>, Matrix<const double>, double,
-                           Matrix<double>);
+                           Matrix<double>, Factors);
+
+bool splitsProducts() {
+#ifdef TUTTI_LEAVES_X86
+  static const bool able = multipliesSplit();
+  return able && maySplit();
+#else
+  return false;
+#endif
+}
+
+void setSplitProducts(bool may) {
+#ifdef TUTTI_LEAVES_X86
+  maySplit() = may;
+#else
+  (void)may;
+#endif
+}
 
 bool multipliesBrain() {
 #ifdef TUTTI_LEAVES_X86

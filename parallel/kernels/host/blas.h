@@ -18,9 +18,19 @@ struct BlasShape {
   bool transposeA = false, transposeB = false;
 };
 
+/// Few: products are so small, or so many of one factor, that splitting it would take longer.
+enum class Factors { Any, Few };
+
 /// c = a * b + beta * c, with beta 0 or 1. With 0, c's old contents do not matter, not even NaN.
 template <class T>
-void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c);
+void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c,
+          Factors factors = Factors::Any);
+
+/// Whether gemm() splits float32 into three bfloat16 each (split_amx.h), where the processor has
+/// AMX.
+bool splitsProducts();
+/// For the whole process; true unless it is called. Bits of results depend on it.
+void setSplitProducts(bool may);
 
 /// Whether this processor has instructions for products of bfloat16 (AVX512_BF16), and so
 /// gemmOfBrain() may be called.

@@ -96,10 +96,14 @@ class Gemm : public testing::TestWithParam<BlasShape> {
       for (int64_t j = s_.n; j < c.stride; ++j) ASSERT_EQ(c.at(r, j), kUntouched);
     }
   }
+  /// With products that may be split, and without.
   void check(double beta) {
-    check(beta, [&](Matrix<float> c) {
-      gemm<float>(s_, {a_.elements.data(), a_.stride}, {b_.elements.data(), b_.stride}, beta, c);
-    });
+    for (const bool split : {false, true}) {
+      setSplitProducts(split);
+      check(beta, [&](Matrix<float> c) {
+        gemm<float>(s_, {a_.elements.data(), a_.stride}, {b_.elements.data(), b_.stride}, beta, c);
+      });
+    }
   }
   void checkBrain(double beta) {
     if (!multipliesBrain()) GTEST_SKIP() << "this processor has no AVX512_BF16";
@@ -149,8 +153,7 @@ std::vector<BlasShape> shapes() {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gemm, testing::ValuesIn(shapes()));
 
-// Whatever tile it lies in: so ranks that cut rows or columns otherwise have the same bits.
-TEST(GemmTiles, AnElementsBitsAreThoseOfItsRowAndColumnAlone) {
+void expectBitsOfRowAndColumnAlone() {
   constexpr int64_t m = 61, n = 530, k = 600;
   setBlasThreads(1);
   if (availableElementwise().sets[0]->name != std::string("avx512"))
@@ -177,6 +180,14 @@ TEST(GemmTiles, AnElementsBitsAreThoseOfItsRowAndColumnAlone) {
                     {bBits.data() + column, b.stride}, 0, {alone.elements.data(), alone.stride});
         ASSERT_EQ(alone.at(0, 0), brain.at(row, column)) << row << ", " << column;
       }
+  }
+}
+
+// Whatever tile it lies in: so ranks that cut rows or columns otherwise have the same bits.
+TEST(GemmTiles, AnElementsBitsAreThoseOfItsRowAndColumnAlone) {
+  for (const bool split : {false, true}) {
+    setSplitProducts(split);
+    expectBitsOfRowAndColumnAlone();
   }
 }
 

@@ -82,12 +82,12 @@ bool splits(const BlasShape& s, Factors factors) {
 
 /// False, and nothing is done, where OpenBLAS is the better choice.
 bool multiplied(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
-                Matrix<float> c, Factors factors) {
+                Matrix<float> c, Factors factors, const PartDone& done) {
   if (!forTiles(s)) return false;
   if (splits(s, factors))
-    multiplySplit(s, a, b, beta != 0, c, scratch(splitScratch(s)));
+    multiplySplit(s, a, b, beta != 0, c, scratch(splitScratch(s)), done);
   else
-    multiplyTiles(s, a, b, beta != 0, c, scratch(tileScratch(s)));
+    multiplyTiles(s, a, b, beta != 0, c, scratch(tileScratch(s)), done);
   return true;
 }
 
@@ -99,7 +99,7 @@ void multiplyBrain(const BlasShape&, Matrix<const uint16_t>, Matrix<const uint16
 }
 
 bool multiplied(const BlasShape&, Matrix<const float>, Matrix<const float>, double, Matrix<float>,
-                Factors) {
+                Factors, const PartDone&) {
   return false;
 }
 
@@ -107,7 +107,7 @@ bool multiplied(const BlasShape&, Matrix<const float>, Matrix<const float>, doub
 
 /// There are no tiles of float64, which is for checking gradients.
 bool multiplied(const BlasShape&, Matrix<const double>, Matrix<const double>, double,
-                Matrix<double>, Factors) {
+                Matrix<double>, Factors, const PartDone&) {
   return false;
 }
 
@@ -127,16 +127,18 @@ void atLeastOne(Matrices&... matrices) {
 
 template <class T>
 void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c,
-          Factors factors) {
+          Factors factors, const PartDone& done) {
   if (isEmpty(shape, beta)) return;
   atLeastOne(a, b, c);
-  if (!multiplied(shape, a, b, beta, c, factors)) call(shape, a, b, beta, c);
+  if (multiplied(shape, a, b, beta, c, factors, done)) return;
+  call(shape, a, b, beta, c);
+  if (done.call != nullptr) done.call(done.context, {0, shape.m, 0, shape.n});
 }
 
 template void gemm<float>(const BlasShape&, Matrix<const float>, Matrix<const float>, double,
-                          Matrix<float>, Factors);
+                          Matrix<float>, Factors, const PartDone&);
 template void gemm<double>(const BlasShape&, Matrix<const double>, Matrix<const double>, double,
-                           Matrix<double>, Factors);
+                           Matrix<double>, Factors, const PartDone&);
 
 bool splitsProducts() {
 #ifdef TUTTI_LEAVES_X86

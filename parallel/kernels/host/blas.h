@@ -21,10 +21,21 @@ struct BlasShape {
 /// Few: products are so small, or so many of one factor, that splitting it would take longer.
 enum class Factors { Any, Few };
 
+/// Of a product, the rows from `row` and the columns from `column` on.
+struct ProductPart {
+  int64_t row, rows, column, columns;
+};
+/// Called for each part of a product when it is done, and may still be in a cache; nobody, unless
+/// `call` is set. Parts do not overlap, and are all of the product.
+struct PartDone {
+  void (*call)(void* context, const ProductPart& part) = nullptr;
+  void* context = nullptr;
+};
+
 /// c = a * b + beta * c, with beta 0 or 1. With 0, c's old contents do not matter, not even NaN.
 template <class T>
 void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c,
-          Factors factors = Factors::Any);
+          Factors factors = Factors::Any, const PartDone& done = {});
 
 /// Whether gemm() splits float32 into three bfloat16 each (split_amx.h), where the processor has
 /// AMX.

@@ -57,6 +57,7 @@ class HostKernels : public Kernels {
 
  private:
   void gemmThrough(const GemmArgs& args);
+  void gemmFused(const GemmArgs& args, const Tensor& sums);
   void gemmOfBrain(const GemmArgs& args);
   /// Of `sums` and of what the epilogue keeps, to `result`, which may be the sums.
   void activate(const GemmEpilogue& epilogue, const Tensor& sums, const Tensor& result);

@@ -44,6 +44,60 @@ void forRows(const Visit& visit, const Tensor& first, const Matrices&... others)
     visit(rowOf(first, row), rowOf(others, row)...);
 }
 
+/// The epilogue of a product of float32, part by part. A row's bits are those that the kernels give
+/// which do one step each.
+struct FusedEpilogue {
+  const host::ElementwiseKernels<float>& elementwise;
+  const GemmEpilogue& e;
+  const Tensor &sums, &result;
+
+  static float* at(const Tensor& x, int64_t row, int64_t column) {
+    return x.as<float>() + row * x.strides[0] + column;
+  }
+  void activate(int64_t row, int64_t column, int64_t count) const {
+    float *const x = at(sums, row, column), *const y = at(result, row, column);
+    switch (e.activation) {
+      case Activation::None: return;
+      case Activation::Gelu: return elementwise.gelu(x, y, count);
+      case Activation::GeluBackward:
+        return elementwise.geluBackward(y, at(e.inner, row, column), y, count);
+      case Activation::SwiGlu: return elementwise.swiGlu(at(e.inner, row, column), x, y, count);
+      case Activation::SwiGluBackward: {
+        const int64_t up = column + sums.shape[1];
+        return elementwise.swiGluBackward(x, at(e.inner, row, column), at(e.inner, row, up), y,
+                                          at(result, row, up), count);
+      }
+    }
+  }
+  /// To the result's columns from `column` on.
+  void addResidual(int64_t row, int64_t column, int64_t count) const {
+    if (e.residual.data == nullptr) return;
+    elementwise.add(at(result, row, column), at(e.residual, row, column), count);
+  }
+  void operator()(const host::ProductPart& part) const {
+    const int64_t column = part.column, count = part.columns;
+    for (int64_t row = part.row; row < part.row + part.rows; ++row) {
+      if (e.bias.data != nullptr)
+        elementwise.add(at(sums, row, column), e.bias.as<float>() + column, count);
+      activate(row, column, count);
+      addResidual(row, column, count);
+      if (e.activation == Activation::SwiGluBackward)
+        addResidual(row, column + sums.shape[1], count);
+    }
+  }
+};
+
+/// Whether nothing is rounded between the product and its epilogue, and nothing comes behind it.
+bool fuses(const GemmArgs& a) {
+  const GemmEpilogue& e = a.epilogue;
+  return a.c.type == DType::Float32 && a.beta == 0 && e.scale == 1 &&
+         !Staging::needed({a.a, a.b, a.c, e.inner, e.bias, e.residual});
+}
+
+host::BlasShape shapeOf(const GemmArgs& args, const Tensor& c) {
+  return {c.shape[0], c.shape[1], summed(args), args.transposeA, args.transposeB};
+}
+
 }  // namespace
 
 void HostKernels::gemm(const GemmArgs& args) {
@@ -64,8 +118,7 @@ void HostKernels::gemm(const GemmArgs& args) {
   }
   const Tensor &a = args.a, &b = args.b, &c = args.c;
   requireOperands(args);
-  const host::BlasShape shape{c.shape[0], c.shape[1], summed(args), args.transposeA,
-                              args.transposeB};
+  const host::BlasShape shape = shapeOf(args, c);
   dispatch(c, [&](const auto&, auto zero) {
     using T = decltype(zero);
     host::gemm<T>(shape, {a.as<T>(), a.strides[0]}, {b.as<T>(), b.strides[0]}, args.beta,
@@ -98,6 +151,7 @@ void HostKernels::gemmThrough(const GemmArgs& args) {
   if (e.activation == Activation::SwiGlu) sums = rightHalf(e.inner);
   if (e.activation == Activation::SwiGluBackward)
     sums = memory.allocate(type, {args.c.shape[0], productColumns(args)});
+  if (fuses(args)) return gemmFused(args, sums);
   gemm({.a = args.a,
         .b = args.b,
         .c = sums,
@@ -108,6 +162,20 @@ void HostKernels::gemmThrough(const GemmArgs& args) {
   activate(e, sums, result);
   if (e.residual.data != nullptr) add(e.residual, result);
   if (args.beta != 0) add(result, args.c);
+}
+
+/// Of a part of the product the epilogue is computed while it is in a cache.
+void HostKernels::gemmFused(const GemmArgs& args, const Tensor& sums) {
+  const Tensor &a = args.a, &b = args.b;
+  FusedEpilogue epilogue{elementwise_.floats, args.epilogue, sums, args.c};
+  const host::PartDone done{.call =
+                                [](void* context, const host::ProductPart& part) {
+                                  (*static_cast<const FusedEpilogue*>(context))(part);
+                                },
+                            .context = &epilogue};
+  host::gemm<float>(shapeOf(args, sums), {a.as<float>(), a.strides[0]},
+                    {b.as<float>(), b.strides[0]}, 0, {sums.as<float>(), sums.strides[0]},
+                    host::Factors::Any, done);
 }
 
 void HostKernels::activate(const GemmEpilogue& e, const Tensor& sums, const Tensor& result) {

@@ -7,8 +7,9 @@
 //   factors   split and copied first, in blocks of 32 rows or columns by 32 k: [piece][half][tile]
 //   result    32 by 32 in four registers while at most kSum k go by. For each 32 k there are 6
 //             products of pieces with 4 instructions each, that of the largest pieces last
-//   caches    kSum rows of a right block stay in the first cache while the left factor's rows
-//             pass; kBlockRows of these by kGroupSum stay in the second
+//   caches    32 rows of the left factor by kSum k are copied to the first cache, and the right
+//             factor's blocks pass, which stay in the second one while all rows go by. Of a left
+//             factor that is transposed kRowsApart are copied, to the second cache
 //
 // Bound: the instructions that multiply, 16 cycles each; copies are a tenth of the time where k, m
 // and n are some hundreds. Like tiles.inl, this file includes nothing of the standard library.
@@ -31,8 +32,9 @@ constexpr int kPieces = 3;
 constexpr int64_t kTile = kLanes * kLanes;  // units of 32 bits
 constexpr int64_t kPiece = 2 * kTile, kPacked = kPieces * kPiece;
 constexpr int64_t kTileBytes = 64;  // from one row of a tile to the next
-constexpr int64_t kSum = 128, kGroupSum = 128;
-constexpr int64_t kBlockRows = 512, kGroupColumns = 1024;
+constexpr int64_t kSum = 128, kGroupSum = 512, kGroupSumApart = 128;
+constexpr int64_t kRowsApart = 256;  // of a left factor whose rows lie apart
+constexpr int64_t kGroup = 1 << 17;  // elements of the right factor that are copied together
 
 TUTTI_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 TUTTI_INLINE int64_t blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
@@ -156,15 +158,33 @@ struct Factor {
   }
 };
 
-/// [blocks of lines][blocks of k], each as packTile() has it, twice.
+/// A block of lines by one of k, as packTile() has it, twice.
+template <bool transposed>
+TUTTI_INLINE void packBlock(const Factor& x, int64_t line, int64_t k, uint32_t* to) {
+  for (int64_t half = 0; half < 2; ++half, line += kLanes, to += kTile)
+    packTile<transposed>(x.square(line, k), x.square(line, k + kLanes), to);
+}
+
+/// The lines of the cache that a block is in, or most of them.
+TUTTI_INLINE void prefetchBlock(const Factor& x, int64_t line, int64_t k) {
+  const Square rows = x.square(line, k);
+  for (int64_t r = 0; r < kBlock; ++r) {
+    _mm_prefetch(rows.data + r * rows.stride, _MM_HINT_T0);
+    _mm_prefetch(rows.data + r * rows.stride + kLanes, _MM_HINT_T0);
+  }
+}
+
+/// To [blocks of lines][blocks of k], in the order in which x lies.
 template <bool transposed>
 void pack(const Factor& x, uint32_t* to) {
-  for (int64_t line = 0; line < x.lines; line += kBlock)
-    for (int64_t k = 0; k < x.k; k += kBlock, to += kPacked)
-      for (int64_t half = 0; half < 2; ++half) {
-        const int64_t from = line + half * kLanes;
-        packTile<transposed>(x.square(from, k), x.square(from, k + kLanes), to + half * kTile);
-      }
+  const int64_t ofLines = blocks(x.lines), ofK = blocks(x.k);
+  const auto line = [&](int64_t i) { return (x.kAdjacent ? i / ofK : i % ofLines) * kBlock; };
+  const auto k = [&](int64_t i) { return (x.kAdjacent ? i % ofK : i / ofLines) * kBlock; };
+  for (int64_t i = 0; i < ofLines * ofK; ++i) {
+    prefetchBlock(x, line(i + 1), k(i + 1));
+    packBlock<transposed>(x, line(i), k(i),
+                          to + (line(i) / kBlock * ofK + k(i) / kBlock) * kPacked);
+  }
 }
 
 /// The compiler does not know what tile instructions read and write.
@@ -182,29 +202,19 @@ TUTTI_INLINE void fence() { asm volatile("" ::: "memory"); }
   _tile_dpbf16ps(2, 5, 6); \
   _tile_dpbf16ps(3, 5, 7)
 
-/// What is asked for while a block is multiplied, as it is read next.
-struct Ahead {
-  const float* c;      ///< of the next block, whose rows are `stride` apart
-  const char* right;   ///< some of the right factor's next blocks
-  int64_t rightLines;  ///< so many lines of the cache for each block of k
-};
-
-TUTTI_INLINE void prefetch(const Ahead& next, int64_t stride, int64_t i) {
-  constexpr int64_t kSome = kBlock / (kSum / kBlock), kLine = 64;
+/// Some rows of the next block of c, which is asked for while one is multiplied.
+TUTTI_INLINE void prefetch(const float* next, int64_t stride, int64_t i) {
+  constexpr int64_t kSome = kBlock / (kSum / kBlock);
 #pragma GCC unroll 8
-  for (int64_t r = 0; r < kSome; ++r) {
-    const float* const row = next.c + (i * kSome + r) * stride;
-    __builtin_prefetch(row, 1);
-    __builtin_prefetch(row + kLanes, 1);
+  for (int64_t r = i * kSome; r < (i + 1) * kSome; ++r) {
+    __builtin_prefetch(next + r * stride, 1);
+    __builtin_prefetch(next + r * stride + kLanes, 1);
   }
-  const char* const right = next.right + i * next.rightLines * kLine;
-  for (int64_t line = 0; line < next.rightLines; ++line)
-    _mm_prefetch(right + line * kLine, _MM_HINT_T1);
 }
 
 /// c [32, 32] = a * b, and c if `add`, over so many blocks of k.
 void multiplyBlock(const uint32_t* a, const uint32_t* b, int64_t count, float* c, int64_t stride,
-                   bool add, const Ahead& next) {
+                   bool add) {
   const int64_t bytes = stride * static_cast<int64_t>(sizeof(float));
   float* const lower = c + kLanes * stride;
   fence();
@@ -222,7 +232,7 @@ void multiplyBlock(const uint32_t* a, const uint32_t* b, int64_t count, float* c
   for (int64_t i = 0; i < count; ++i, a += kPacked, b += kPacked) {
     TUTTI_LOAD_LEFT(0);
     TUTTI_LOAD_RIGHT(2);
-    prefetch(next, stride, i);
+    prefetch(c + kBlock, stride, i);
     TUTTI_MULTIPLY();
     TUTTI_LOAD_RIGHT(1);
     TUTTI_MULTIPLY();
@@ -254,48 +264,57 @@ void copyBlock(const float* from, int64_t stride, int64_t rows, int64_t columns,
 
 /// A block of which not all is there.
 void multiplyEdge(const uint32_t* a, const uint32_t* b, int64_t count, Matrix<float> c,
-                  int64_t rows, int64_t columns, bool add, const Ahead& next) {
+                  int64_t rows, int64_t columns, bool add) {
   alignas(64) float whole[kBlock * kBlock];
   if (add) copyBlock(c.data, c.stride, rows, columns, whole, kBlock);
-  multiplyBlock(a, b, count, whole, kBlock, add, next);
+  multiplyBlock(a, b, count, whole, kBlock, add);
   copyBlock(whole, kBlock, rows, columns, c.data, c.stride);
 }
 
-/// c [rows, columns] of packed factors, over `count` blocks of k.
-void multiplyPacked(const uint32_t* a, const uint32_t* b, int64_t count, Matrix<float> c,
-                    int64_t rows, int64_t columns, bool add) {
-  const int64_t line = count * kPacked;
-  for (int64_t column = 0; column < columns; column += kBlock, b += line)
-    for (int64_t i = 0; i < count; i += kSum / kBlock) {
-      const int64_t some = least(kSum / kBlock, count - i);
-      const uint32_t* left = a + i * kPacked;
-      const uint32_t* const right = b + i * kPacked;
-      const int64_t lines = (kPacked / kLanes + blocks(rows) - 1) / blocks(rows);
-      for (int64_t row = 0; row < rows; row += kBlock, left += line) {
-        float* const at = c.data + row * c.stride + column;
-        const bool last = row + kBlock >= rows;
-        const Ahead next{last ? c.data + column + kBlock : at + kBlock * c.stride,
-                         reinterpret_cast<const char*>(right + some * kPacked) +  // NOLINT
-                             row / kBlock * some * lines * 64,
-                         lines};
-        if (row + kBlock <= rows && column + kBlock <= columns)
-          multiplyBlock(left, right, some, at, c.stride, add || i > 0, next);
-        else
-          multiplyEdge(left, right, some, {at, c.stride}, least(kBlock, rows - row),
-                       least(kBlock, columns - column), add || i > 0, next);
-      }
+/// c [rows, columns]; of the right factor `blocksOfK` are packed, of which these are `some`.
+void multiplyPacked(const uint32_t* a, const uint32_t* b, int64_t blocksOfK, int64_t some,
+                    Matrix<float> c, int64_t rows, int64_t columns, bool add) {
+  for (int64_t column = 0; column < columns; column += kBlock, b += blocksOfK * kPacked)
+    for (int64_t row = 0; row < rows; row += kBlock) {
+      const uint32_t* const left = a + row / kBlock * some * kPacked;
+      float* const at = c.data + row * c.stride + column;
+      if (row + kBlock <= rows && column + kBlock <= columns)
+        multiplyBlock(left, b, some, at, c.stride, add);
+      else
+        multiplyEdge(left, b, some, {at, c.stride}, least(kBlock, rows - row),
+                     least(kBlock, columns - column), add);
     }
 }
 
-/// All rows, of the right factor's part that is copied together.
-void multiplyPart(const Factor& a, const Factor& b, bool add, Matrix<float> c, uint32_t* left,
-                  uint32_t* right) {
-  b.kAdjacent ? pack<true>(b, right) : pack<false>(b, right);
-  for (int64_t row = 0; row < a.lines; row += kBlockRows) {
-    const Factor rows = a.part(row, least(kBlockRows, a.lines - row), 0, a.k);
-    rows.kAdjacent ? pack<false>(rows, left) : pack<true>(rows, left);
-    multiplyPacked(left, right, blocks(a.k), {c.data + row * c.stride, c.stride}, rows.lines,
-                   b.lines, add);
+/// Rows of the left factor that are copied together: what is read is adjacent.
+TUTTI_INLINE int64_t rowsTogether(const Factor& a) {
+  return least(a.lines, a.kAdjacent ? kBlock : kRowsApart);
+}
+
+/// All rows of the left factor by what is copied together of the right one.
+struct Group {
+  Factor a, b;
+  Matrix<float> c;
+  int64_t column;  ///< of the whole product, at which c begins
+  bool add;
+  PartDone done;
+  uint32_t *left, *right;  ///< scratch memory
+};
+
+void multiplyGroup(const Group& g) {
+  const Factor &a = g.a, &b = g.b;
+  b.kAdjacent ? pack<true>(b, g.right) : pack<false>(b, g.right);
+  const int64_t together = rowsTogether(a);
+  for (int64_t row = 0; row < a.lines; row += together) {
+    const int64_t rows = least(together, a.lines - row);
+    const Matrix<float> c{g.c.data + row * g.c.stride, g.c.stride};
+    for (int64_t k = 0; k < a.k; k += kSum) {
+      const Factor some = a.part(row, rows, k, least(kSum, a.k - k));
+      some.kAdjacent ? pack<false>(some, g.left) : pack<true>(some, g.left);
+      multiplyPacked(g.left, g.right + k / kBlock * kPacked, blocks(a.k), blocks(some.k), c, rows,
+                     b.lines, g.add || k > 0);
+    }
+    if (g.done.call != nullptr) g.done.call(g.done.context, {row, rows, g.column, b.lines});
   }
 }
 
@@ -306,11 +325,14 @@ struct alignas(64) TileConfiguration {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-int64_t leftUnits(const BlasShape& s) {
-  return blocks(least(s.m, kBlockRows)) * blocks(least(s.k, kGroupSum)) * kPacked;
+constexpr int64_t kLeftUnits = kRowsApart / kBlock * (kSum / kBlock) * kPacked;
+
+/// What is copied together of the right factor.
+int64_t groupSum(const BlasShape& s) {
+  return least(s.k, s.transposeA ? kGroupSumApart : kGroupSum);
 }
-int64_t rightUnits(const BlasShape& s) {
-  return blocks(least(s.n, kGroupColumns)) * blocks(least(s.k, kGroupSum)) * kPacked;
+int64_t groupColumns(const BlasShape& s) {
+  return least(s.n, kGroup / (blocks(groupSum(s)) * kBlock) / kBlock * kBlock);
 }
 
 }  // namespace
@@ -330,23 +352,31 @@ bool multipliesSplit() {
 #endif
 }
 
-int64_t splitScratch(const BlasShape& s) { return leftUnits(s) + rightUnits(s); }
+int64_t splitScratch(const BlasShape& s) {
+  return kLeftUnits + blocks(groupColumns(s)) * blocks(groupSum(s)) * kPacked;
+}
 
 void multiplySplit(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, bool add,
-                   Matrix<float> c, float* scratch) {
+                   Matrix<float> c, float* scratch, const PartDone& done) {
   const Factor left{a.data, a.stride, s.m, s.k, !s.transposeA};
   const Factor right{b.data, b.stride, s.n, s.k, s.transposeB};
   auto* const packedLeft = reinterpret_cast<uint32_t*>(scratch);  // NOLINT: units of 32 bits
-  uint32_t* const packedRight = packedLeft + leftUnits(s);
+  uint32_t* const packedRight = packedLeft + kLeftUnits;
+  const int64_t sum = groupSum(s), columns = groupColumns(s);
   const TileConfiguration configuration;
   fence();
   _tile_loadconfig(&configuration);
-  for (int64_t k = 0; k < s.k; k += kGroupSum)
-    for (int64_t column = 0; column < s.n; column += kGroupColumns) {
-      const int64_t some = least(kGroupSum, s.k - k);
-      multiplyPart(left.part(0, s.m, k, some),
-                   right.part(column, least(kGroupColumns, s.n - column), k, some), add || k > 0,
-                   {c.data + column, c.stride}, packedLeft, packedRight);
+  for (int64_t k = 0; k < s.k; k += sum)
+    for (int64_t column = 0; column < s.n; column += columns) {
+      const int64_t some = least(sum, s.k - k);
+      multiplyGroup({left.part(0, s.m, k, some),
+                     right.part(column, least(columns, s.n - column), k, some),
+                     {c.data + column, c.stride},
+                     column,
+                     add || k > 0,
+                     k + sum < s.k ? PartDone{} : done,
+                     packedLeft,
+                     packedRight});
     }
   _tile_release();
 }

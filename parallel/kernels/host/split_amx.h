@@ -23,8 +23,8 @@ bool multipliesSplit();
 int64_t splitScratch(const BlasShape& shape);
 
 /// c = a * b, or c += a * b. An element's bits depend on its row and column of the factors alone.
-/// `scratch` begins at a multiple of 64 bytes.
+/// `scratch` begins at a multiple of 64 bytes, and `done` does not use it.
 void multiplySplit(const BlasShape& shape, Matrix<const float> a, Matrix<const float> b, bool add,
-                   Matrix<float> c, float* scratch);
+                   Matrix<float> c, float* scratch, const PartDone& done);
 
 }  // namespace tutti::parallel::host

@@ -323,9 +323,10 @@ void computeRows(const TileProduct& whole, const TileCut& cut, Matrix<const Elem
   compute(p, tileRows);
 }
 
-/// The columns of `part` over its k, which are those that are copied together.
+/// The columns of `part`, from `column` on, over its k, which are those that are copied together.
 void computePart(const BlasShape& part, const TileCut& cut, Matrix<const Element> a,
-                 Matrix<const Element> b, bool add, Matrix<float> c, float* scratch) {
+                 Matrix<const Element> b, bool add, Matrix<float> c, int64_t column, float* scratch,
+                 const PartDone& done) {
   TileProduct p{};
   p.m = part.m;
   p.n = part.n;
@@ -347,7 +348,11 @@ void computePart(const BlasShape& part, const TileCut& cut, Matrix<const Element
     p.bSum = part.n;
   }
   float* const left = scratch + cut.rightElements(part.transposeB);
-  for (int64_t row = 0; row < part.m; row += kBlockRows) computeRows(p, cut, a, part, row, left);
+  for (int64_t row = 0; row < part.m; row += kBlockRows) {
+    computeRows(p, cut, a, part, row, left);
+    const ProductPart rows{row, least(kBlockRows, part.m - row), column, part.n};
+    if (done.call != nullptr) done.call(done.context, rows);
+  }
 }
 
 /// What both kinds of elements have for multiplyTiles() and its memory.
@@ -357,7 +362,7 @@ int64_t scratchOf(const BlasShape& s) {
 }
 
 void multiply(const BlasShape& s, Matrix<const Element> a, Matrix<const Element> b, bool add,
-              Matrix<float> c, float* scratch) {
+              Matrix<float> c, float* scratch, const PartDone& done) {
   const TileCut cut(s);
   for (int64_t from = 0; from < s.k; from += cut.sum)
     for (int64_t column = 0; column < s.n; column += cut.columns) {
@@ -365,7 +370,8 @@ void multiply(const BlasShape& s, Matrix<const Element> a, Matrix<const Element>
                            s.transposeA, s.transposeB};
       computePart(part, cut, partOf(a, s.transposeA, 0, from),
                   partOf(b, s.transposeB, from, column), add || from > 0,
-                  {c.data + column, c.stride}, scratch);
+                  {c.data + column, c.stride}, column, scratch,
+                  from + cut.sum < s.k ? PartDone{} : done);
     }
 }
 

@@ -13,9 +13,10 @@ namespace tutti::parallel::host {
 int64_t tileScratch(const BlasShape& shape);
 
 /// c = a * b, or c += a * b. An element's bits depend on its row and column of the factors alone:
-/// they are those of one sum in order of k. `scratch` begins at a multiple of 64 bytes.
+/// they are those of one sum in order of k. `scratch` begins at a multiple of 64 bytes, and `done`
+/// does not use it.
 void multiplyTiles(const BlasShape& shape, Matrix<const float> a, Matrix<const float> b, bool add,
-                   Matrix<float> c, float* scratch);
+                   Matrix<float> c, float* scratch, const PartDone& done);
 
 /// The same of bfloat16. Two products are added to a sum after one another, the one of the larger k
 /// first, and each time the sum is rounded to nearest; denormals count as 0.

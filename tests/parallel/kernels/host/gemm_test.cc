@@ -113,6 +113,30 @@ class Gemm : public testing::TestWithParam<BlasShape> {
     });
   }
 
+  /// What a product said of its parts.
+  struct Parts {
+    Padded c, taken, calls;
+    static void take(void* context, const ProductPart& part) {
+      auto& x = *static_cast<Parts*>(context);
+      for (int64_t r = part.row; r < part.row + part.rows; ++r)
+        for (int64_t j = part.column; j < part.column + part.columns; ++j) {
+          x.taken.at(r, j) = x.c.at(r, j);
+          x.calls.at(r, j) += 1;
+        }
+    }
+  };
+  void checkParts(double beta) {
+    Parts x{c_, {s_.m, s_.n}, {s_.m, s_.n}};
+    x.calls.elements.assign(x.calls.elements.size(), 0);
+    gemm<float>(s_, {a_.elements.data(), a_.stride}, {b_.elements.data(), b_.stride}, beta,
+                {x.c.elements.data(), x.c.stride}, Factors::Any, {Parts::take, &x});
+    for (int64_t r = 0; r < s_.m; ++r)
+      for (int64_t j = 0; j < s_.n; ++j) {
+        ASSERT_EQ(x.calls.at(r, j), 1) << "at " << r << ", " << j;
+        ASSERT_EQ(x.taken.at(r, j), x.c.at(r, j)) << "at " << r << ", " << j;
+      }
+  }
+
   const BlasShape s_ = GetParam();
   Padded a_{s_.transposeA ? s_.k : s_.m, s_.transposeA ? s_.m : s_.k};
   Padded b_{s_.transposeB ? s_.n : s_.k, s_.transposeB ? s_.k : s_.n};
@@ -121,6 +145,13 @@ class Gemm : public testing::TestWithParam<BlasShape> {
 
 TEST_P(Gemm, OverwritesEvenNaN) { check(0); }
 TEST_P(Gemm, Adds) { check(1); }
+TEST_P(Gemm, SaysOfEachElementOnceThatItIsDone) {
+  for (const bool split : {false, true})
+    for (const double beta : {0.0, 1.0}) {
+      setSplitProducts(split);
+      checkParts(beta);
+    }
+}
 TEST_P(Gemm, OverwritesEvenNaNWithProductsOfBrain) { checkBrain(0); }
 TEST_P(Gemm, AddsProductsOfBrain) { checkBrain(1); }
 

@@ -193,6 +193,31 @@ TEST(ElementwiseKernels, ExpWithinItsBound) {
   EXPECT_LT(worst, 6.5);
 }
 
+// Of scores of 0 the sum is their number, and of {0, -x} it is 1 + e, which exp's 2.5 ulp change by
+// at most 5 times 2^-24 and an addition by half of 2^-23. The logarithm's own error is 2^-23 of it
+// and 2^-25.
+TEST(ElementwiseKernels, LogWithinItsBound) {
+  const ElementwiseKernels<float>& elementwise = availableElementwise().sets[0]->floats;
+  const auto excess = [](float actual, double expected, double given) {
+    return std::fabs(actual - expected) / (given + 0x1p-23 * std::fabs(expected) + 0x1p-25);
+  };
+  double worst = 0;
+  for (int64_t keys = 1; keys < 3000; ++keys) {
+    std::vector<float> scores(static_cast<size_t>(keys), 0);
+    float logSumExp = 0;
+    elementwise.softmax(scores.data(), keys, 1, keys, 1, &logSumExp);
+    worst = std::max(worst, excess(logSumExp, std::log(static_cast<double>(keys)), 0));
+  }
+  for (float x = 0; x < 30; x += 0.00137f) {
+    float scores[2] = {0, -x}, logSumExp = 0;
+    elementwise.softmax(scores, 2, 1, 1, 1, &logSumExp);
+    const double e = std::exp(static_cast<double>(-x));
+    worst = std::max(worst, excess(logSumExp, std::log1p(e), 5 * 0x1p-24 * e + 0x1p-24));
+  }
+  std::printf("log of the sum: worst %.2f of its bound\n", worst);
+  EXPECT_LE(worst, 1);
+}
+
 /// Queries after the first three keys: the first query sees three of them, the second four, and so
 /// on. What is not seen is 0, whatever is there, and backward says so too.
 void expectNoKeyOfTheFuture(int64_t keys) {

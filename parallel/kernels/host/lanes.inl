@@ -1,6 +1,6 @@
 // Vectors of 16 float32 or 8 float64, for the instruction set that this file is compiled for: what
-// loads and stores the end of a row, sums of lanes, exp and log. Included by elementwise.inl only, behind
-// conversions.inl.
+// loads and stores the end of a row, sums of lanes, exp and log. Included by elementwise.inl only,
+// behind conversions.inl.
 
 #ifdef __AVX512F__
 #include <immintrin.h>

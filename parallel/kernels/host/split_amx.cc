@@ -292,7 +292,7 @@ TUTTI_INLINE int64_t rowsTogether(const Factor& a) {
 }
 
 /// All rows of the left factor by what is copied together of the right one.
-struct Group {
+struct GroupOfColumns {
   Factor a, b;
   Matrix<float> c;
   int64_t column;  ///< of the whole product, at which c begins
@@ -301,7 +301,7 @@ struct Group {
   uint32_t *left, *right;  ///< scratch memory
 };
 
-void multiplyGroup(const Group& g) {
+void multiplyGroup(const GroupOfColumns& g) {
   const Factor &a = g.a, &b = g.b;
   b.kAdjacent ? pack<true>(b, g.right) : pack<false>(b, g.right);
   const int64_t together = rowsTogether(a);

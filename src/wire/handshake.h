@@ -24,7 +24,7 @@
 namespace tutti::wire {
 
 /// Of the handshake and of all that follows it; both ends must have the same.
-inline constexpr uint32_t kProtocolVersion = 9;
+inline constexpr uint32_t kProtocolVersion = 10;
 
 enum class HandshakePurpose : uint8_t { Rendezvous = 1, Mesh = 2, Data = 3 };
 

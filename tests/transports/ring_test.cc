@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstddef>
 #include <cstring>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -21,8 +24,12 @@ class Memory {
     auto address = reinterpret_cast<uintptr_t>(bytes_.data());
     std::byte* first = bytes_.data() + (kLineBytes - address % kLineBytes) % kLineBytes;
     ring = {first, &credit_, slotCount, slotStride(slotBytes)};
-    for (uint32_t i = 0; i < slotCount; ++i)
-      (new (first + i * ring.strideBytes) SlotHeader{})->sequence = number;
+    restart(number);
+  }
+  void restart(uint32_t number) {
+    credit_ = number;
+    for (uint32_t i = 0; i < ring.slotCount; ++i)
+      (new (ring.slots + i * ring.strideBytes) SlotHeader{})->sequence = number;
   }
   RingMemory ring;
 
@@ -105,6 +112,35 @@ TEST(Ring, NumbersWrapAround) {
       EXPECT_EQ(send.sent(), start + 200 + ahead - 1);
       EXPECT_LT(receive.received(), start);  // it did wrap
     }
+}
+
+// Of a slot of 64 KiB, over its first 16: both ends find each message at one place, which is in the
+// slot, and messages of one slot take turns at as many places as there are.
+TEST(Ring, MessagesTakeTurnsAtThePlacesOfASlot) {
+  constexpr size_t kSlotBytes = 64 << 10, kSpread = 16 << 10;
+  constexpr uint32_t kStart = UINT32_MAX - 99;  // the numbers wrap
+  Memory memory(2, kSlotBytes);
+  memory.ring.spreadMask = kSpread - 1;
+  for (const size_t bytes : {0, 48, 49, 255, 256, 257, 3000, 4096, 16384, 16385, 65536}) {
+    SendRing send(memory.ring, kStart);
+    ReceiveRing receive(memory.ring, kStart);
+    memory.restart(kStart);
+    std::set<std::ptrdiff_t> places;
+    for (int i = 0; i < 512; ++i) {
+      ASSERT_TRUE(send.ready());
+      std::byte* const payload = send.payload(bytes);
+      const auto place = payload - reinterpret_cast<std::byte*>(send.slot());
+      ASSERT_LE(place + bytes, kLineBytes + kSlotBytes) << bytes;
+      ASSERT_EQ(place % (bytes < 256 ? 16 : kLineBytes), 0u) << bytes;
+      places.insert(place);
+      send.publish(1, 2, static_cast<uint32_t>(bytes));
+      ASSERT_TRUE(receive.ready());
+      ASSERT_EQ(receive.payload(), payload) << bytes;
+      receive.release();
+    }
+    const size_t wanted = bytes < 256 || bytes > kSpread ? 1 : kSpread / std::bit_ceil(bytes);
+    EXPECT_EQ(places.size(), wanted) << bytes;
+  }
 }
 
 TEST(Ring, TwoThreadsAcrossTheWrap) {

@@ -1,5 +1,7 @@
 #include "transports/shm/endpoint.h"
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <optional>
 #include <vector>
@@ -16,6 +18,9 @@
 
 namespace tutti::transports::shm {
 namespace {
+
+/// Of a slot: all slots of a ring together are then larger than a core's first-level cache.
+constexpr size_t kMostSpread = 128 << 10;
 
 /// All ranks of the host together: refused before the first of them has taken anything.
 void requireCapacity(int size, const RingLayout& layout) {
@@ -176,7 +181,8 @@ class ShmEndpoint final : public Endpoint {
                         .credit = creditIn(sender, channel),
                         .slotCount = layout_.slotCount,
                         .strideBytes = slotStride(layout_.slotBytes),
-                        .sleeper = sleepWordIn(theirs)};
+                        .sleeper = sleepWordIn(theirs),
+                        .spreadMask = std::min(std::bit_floor(layout_.slotBytes), kMostSpread) - 1};
     };
     p.ownFailed = failedIn(theirs);
     p.hasFailed = failedIn(ours);

@@ -17,10 +17,12 @@ namespace tutti::executor {
 
 class AttachedReads {
  public:
-  /// Of each of several operands of a fold: all of them stay in a core's own cache, and a read
-  /// takes most of its time for its bytes. Holds whole elements.
-  static constexpr uint64_t pieceBytes(uint64_t operands) {
-    constexpr uint64_t kTogether = 256 << 10, kLeast = 32 << 10, kAlignment = 64;
+  /// Of one read of each operand. Of one that is not folded as long as may be: a read takes time of
+  /// its own. Of several in a fold all stay in a core's own cache, and a read still takes most of
+  /// its time for its bytes. Holds whole elements.
+  static constexpr uint64_t pieceBytes(uint64_t operands, bool areFolded) {
+    constexpr uint64_t kMost = 64 << 20, kTogether = 256 << 10, kLeast = 32 << 10, kAlignment = 64;
+    if (!areFolded) return kMost;
     return std::max(kLeast, kTogether / operands / kAlignment * kAlignment);
   }
 

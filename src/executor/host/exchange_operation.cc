@@ -167,7 +167,9 @@ bool ExchangeOperation::readOffered(Edge& edge, uint64_t bytes) {
 /// A piece of it.
 bool ExchangeOperation::takeOffered(Edge& edge, transports::ReceiveRing& ring) {
   const Transfer& t = edge.transfers[edge.next];
-  const uint64_t bytes = std::min(kPieceBytes, t.bytes - edge.offset);
+  const bool isRead = edge.offered->window == WindowPlace::kMemory;
+  const uint64_t most = isRead ? AttachedReads::pieceBytes(1, false) : kPieceBytes;
+  const uint64_t bytes = std::min(most, t.bytes - edge.offset);
   if (!readOffered(edge, bytes)) {
     noteIdle(edge);
     return false;

@@ -529,7 +529,7 @@ bool HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
 /// Of one foldPiece().
 uint64_t HostOperation::mostPieceBytes(const Step& step) const {
   const uint64_t reads = readsOf(step);
-  return reads > 0 && step.sources.size() > 1 ? AttachedReads::pieceBytes(reads) : kPieceBytes;
+  return reads > 0 ? AttachedReads::pieceBytes(reads, step.sources.size() > 1) : kPieceBytes;
 }
 
 // Folds all of a step that has channels (its message fits a slot), or the next piece of one that

@@ -276,7 +276,7 @@ void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
   });
   const int64_t context = a.out.shape[1];
   count.gemmFlops += 2 * causalFlops(a.out, context, 0, a.reach);  // of scores, of values
-  take(scratch, a.out.type, {host::forwardScratch(context, context)});
+  take(scratch, a.out.type, {host::forwardScratch(context, context, a.out.shape[2] / a.heads)});
 }
 
 void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
@@ -288,7 +288,7 @@ void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scr
                .checked(a.out, [&] { requireOperands(a); });
   const int64_t context = a.out.shape[1];
   count.gemmFlops += 5 * causalFlops(a.out, context, 0, a.reach);  // scores again, dP, dV, dQ, dK
-  const Shape block = host::backwardScratch(context, context);
+  const Shape block = host::backwardScratch(context, context, a.out.shape[2] / a.heads);
   take(scratch, a.out.type, {block, block, {block[1]}});
 }
 
@@ -301,7 +301,7 @@ void DryKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) 
                .checked(a.out, [&] { requireOperands(a); });
   const int64_t keys = a.key.shape[1];
   count.gemmFlops += 2 * causalFlops(a.out, keys, a.firstQuery - a.firstKey, a.reach);
-  take(scratch, a.out.type, {host::forwardScratch(a.out.shape[1], keys)});
+  take(scratch, a.out.type, {host::forwardScratch(a.out.shape[1], keys, a.out.shape[2] / a.heads)});
 }
 
 void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) {
@@ -313,7 +313,7 @@ void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, 
                .checked(a.out, [&] { requireOperands(a); });
   const int64_t keys = a.key.shape[1];
   count.gemmFlops += 5 * causalFlops(a.out, keys, a.firstQuery - a.firstKey, a.reach);
-  const Shape block = host::backwardScratch(a.out.shape[1], keys);
+  const Shape block = host::backwardScratch(a.out.shape[1], keys, a.out.shape[2] / a.heads);
   take(scratch, a.out.type, {block, block, {block[1]}});
 }
 

@@ -16,6 +16,7 @@ struct Dims {
   int64_t batch, queries, keys, heads, kvHeads, headWidth;
   int64_t firstQuery, firstKey;  // positions
   int64_t ahead;                 // of the first query before the first key
+  int64_t blockRows;             // queries of a block
   AttentionReach reach;
 
   explicit Dims(const AttentionBlockArgs& a)
@@ -28,8 +29,11 @@ struct Dims {
         firstQuery(a.firstQuery),
         firstKey(a.firstKey),
         ahead(firstQuery - firstKey),
+        blockRows(queryRows(headWidth)),
         reach(a.reach) {}
   double scale() const { return 1 / std::sqrt(static_cast<double>(headWidth)); }
+  /// Of narrow heads splitting factors takes longer than is won by it.
+  Factors factors() const { return headWidth >= kWideHead ? Factors::Any : Factors::Few; }
   int64_t headsPerKv() const { return heads / kvHeads; }
   /// Of the keys, those that a query before `end` sees.
   int64_t seenBefore(int64_t end) const { return std::clamp<int64_t>(ahead + end, 0, keys); }
@@ -102,7 +106,7 @@ struct QueryBlock {
 
   QueryBlock(const Dims& dims, int64_t sequence, int64_t first)
       : begin(first),
-        rows(std::min(kQueryRows, dims.queries - first)),
+        rows(std::min(dims.blockRows, dims.queries - first)),
         from(dims.isShort() ? dims.firstSeen(sequence, first) : 0),
         keys(dims.seenBefore(first + rows) - from) {}
   /// As Dims has it, of these keys.
@@ -132,28 +136,21 @@ void shortSoftmax(T* scores, const QueryBlock& block, const Dims& dims, int64_t 
   }
 }
 
-/// Of a block of queries: keys and values are those of many blocks.
-template <class T>
-void product(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta,
-             Matrix<T> c) {
-  gemm<T>(shape, a, b, beta, c, Factors::Few);
-}
-
 template <class T>
 void headForward(const Head<T>& h, Matrix<T> out, T* logSumExp, const Dims& dims, T* scores,
                  const ElementwiseKernels<T>& elementwise) {
   const T scale = static_cast<T>(dims.scale());
-  for (int64_t begin = 0; begin < dims.queries; begin += kQueryRows) {
+  for (int64_t begin = 0; begin < dims.queries; begin += dims.blockRows) {
     const QueryBlock block(dims, h.sequence, begin);
     const int64_t rows = block.rows, keys = block.keys;
-    product<T>({keys, rows, dims.headWidth, false, true}, rowsFrom(h.k, block.from),
-               rowsFrom(h.q, begin), 0, {scores, rows});
+    gemm<T>({keys, rows, dims.headWidth, false, true}, rowsFrom(h.k, block.from),
+            rowsFrom(h.q, begin), 0, {scores, rows}, dims.factors());
     if (dims.isShort())
       shortSoftmax(scores, block, dims, h.sequence, scale, logSumExp + begin, elementwise);
     else
       elementwise.softmax(scores, keys, rows, block.before(dims), scale, logSumExp + begin);
-    product<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, rowsFrom(h.v, block.from),
-               0, rowsFrom(out, begin));
+    gemm<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, rowsFrom(h.v, block.from), 0,
+            rowsFrom(out, begin), dims.factors());
   }
 }
 
@@ -163,7 +160,8 @@ void forward(const AttentionBlockArgs& args, const ElementwiseKernels<T>& elemen
   const Dims dims(args);
   const ArenaScope scope(scratch);
   T* const scores =
-      scratch.allocate(TypeOf<T>::value, forwardScratch(dims.queries, dims.keys)).template as<T>();
+      scratch.allocate(TypeOf<T>::value, forwardScratch(dims.queries, dims.keys, dims.headWidth))
+          .template as<T>();
   for (int64_t b = 0; b < dims.batch; ++b)
     for (int64_t h = 0; h < dims.heads; ++h)
       headForward<T>(Head<T>(args, dims, b, h), headOf<T>(args.out, b, h, dims),
@@ -195,7 +193,7 @@ void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, 
                   const ElementwiseKernels<T>& elementwise) {
   const T scale = static_cast<T>(dims.scale());
   const int64_t w = dims.headWidth;
-  const int64_t last = (dims.queries - 1) / kQueryRows * kQueryRows;
+  const int64_t last = (dims.queries - 1) / dims.blockRows * dims.blockRows;
   // The last block sees all keys that any sees, so it can overwrite dK and dV and the others add to
   // them; but not where it is short.
   if (dims.isShort() && !adds.keys) {
@@ -203,24 +201,27 @@ void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, 
     fillZero(x.dV, dims.keys, w);
     adds.keys = true;
   }
-  for (int64_t begin = last; begin >= 0; begin -= kQueryRows) {
+  for (int64_t begin = last; begin >= 0; begin -= dims.blockRows) {
     const QueryBlock block(dims, h.sequence, begin);
     const int64_t rows = block.rows, keys = block.keys;
     const double beta = !adds.keys && begin == last ? 0 : 1;
     const Matrix<const T> q = rowsFrom(h.q, begin), dOut = rowsFrom(x.dOut, begin);
     const Matrix<const T> k = rowsFrom(h.k, block.from);
-    product<T>({keys, rows, w, false, true}, k, q, 0, {x.p, rows});
-    product<T>({keys, rows, w, false, true}, rowsFrom(h.v, block.from), dOut, 0, {x.dS, rows});
+    gemm<T>({keys, rows, w, false, true}, k, q, 0, {x.p, rows}, dims.factors());
+    gemm<T>({keys, rows, w, false, true}, rowsFrom(h.v, block.from), dOut, 0, {x.dS, rows},
+            dims.factors());
     for (int64_t r = 0; r < rows; ++r)
       x.dots[r] = elementwise.dot(rowsFrom(dOut, r).data, rowsFrom(x.out, begin + r).data, w);
     elementwise.softmaxBackward(x.p, x.dS, keys, rows, block.before(dims), scale,
                                 x.logSumExp + begin, x.dots);
     if (dims.isShort())
       for (T* const ofPairs : {x.p, x.dS}) setUnseen(ofPairs, T{0}, block, dims, h.sequence);
-    product<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, rowsFrom(x.dV, block.from));
-    product<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, rowsFrom(x.dK, block.from));
-    product<T>({rows, w, keys, true, false}, {x.dS, rows}, k, adds.queries ? 1 : 0,
-               rowsFrom(x.dQ, begin));
+    gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, rowsFrom(x.dV, block.from),
+            dims.factors());
+    gemm<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, rowsFrom(x.dK, block.from),
+            dims.factors());
+    gemm<T>({rows, w, keys, true, false}, {x.dS, rows}, k, adds.queries ? 1 : 0,
+            rowsFrom(x.dQ, begin), dims.factors());
   }
 }
 
@@ -233,7 +234,7 @@ void backward(const AttentionBlockBackwardArgs& a, bool adds,
                                  a.heads, a.kvHeads, a.firstQuery, a.firstKey, a.reach};
   const Dims dims(block);
   const ArenaScope scope(scratch);
-  const Shape scores = backwardScratch(dims.queries, dims.keys);
+  const Shape scores = backwardScratch(dims.queries, dims.keys, dims.headWidth);
   BackwardRows<T> rows{};
   rows.p = scratch.allocate(TypeOf<T>::value, scores).template as<T>();
   rows.dS = scratch.allocate(TypeOf<T>::value, scores).template as<T>();

@@ -17,7 +17,7 @@ size_t bytesOf(int64_t elements) {
 /// GPU's kernels have memory of their own.
 size_t scoresOf(const AttentionLayer& l, int64_t queries, int64_t keys) {
   if (l.device != DeviceKind::Host) return 0;
-  const Shape block = host::backwardScratch(queries, keys);
+  const Shape block = host::backwardScratch(queries, keys, l.headWidth());
   return 2 * bytesOf(block.count()) + bytesOf(block[1]);
 }
 

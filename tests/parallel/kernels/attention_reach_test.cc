@@ -1,6 +1,6 @@
 // Attention where queries do not see all keys before them, by the host's kernels: windows and
-// documents, whole sequences and blocks, against the definition in float64; and what is counted and
-// refused of them.
+// documents, whole sequences and blocks, against the definition in float64; wide heads, which are
+// computed in larger blocks and, in float32, by other products; what is counted and refused.
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "parallel/kernels/dry/dry_kernels.h"
+#include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/kernels/operands.h"
 #include "parallel/tensor/random.h"
@@ -19,16 +20,25 @@ namespace {
 class Reach : public testing::Test {
  protected:
   Tensor of(const std::vector<double>& values, const Shape& shape) {
-    const Tensor x = arena_.allocate(DType::Float64, shape);
-    std::copy(values.begin(), values.end(), x.as<double>());
+    const Tensor x = arena_.allocate(type_, shape);
+    if (type_ == DType::Float64)
+      std::copy(values.begin(), values.end(), x.as<double>());
+    else
+      std::transform(values.begin(), values.end(), x.as<float>(),
+                     [](double value) { return static_cast<float>(value); });
     return x;
   }
+  /// Numbers that float32 has.
   std::vector<double> random(int64_t count) {
     const Random numbers(3, "operand");
     std::vector<double> values;
-    for (int64_t i = 0; i < count; ++i) values.push_back(numbers.normal(next_++));
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(static_cast<float>(numbers.normal(next_++)));
     return values;
   }
+  /// Of float32 the six products that a split one is of are added, each sum is rounded by 2^-24 of
+  /// it, and 2^-23.9 is left out.
+  PairRounding rounding() const { return {.step = type_ == DType::Float64 ? 0x1p-52 : 0x1p-21}; }
   AttentionReach reachOf(const PairSizes& s) {
     if (s.starts.empty()) return {.window = s.window};
     const auto count = static_cast<int64_t>(s.starts.size());
@@ -36,11 +46,14 @@ class Reach : public testing::Test {
     std::copy(s.starts.begin(), s.starts.end(), starts.as<int32_t>());
     return {.window = s.window, .starts = starts};
   }
-  static void expectNear(const Tensor& x, const Near& near, const char* what) {
+  void expectNear(const Tensor& x, const Near& near, const char* what) {
+    const double last = type_ == DType::Float64 ? 0x1p-52 : 0x1p-24;
     for (size_t i = 0; i < near.values.size(); ++i) {
-      const double value = x.as<double>()[i];
-      if (value == near.values[i]) continue;  // infinities
-      ASSERT_LE(std::fabs(value - near.values[i]), near.bounds[i] + 0x1p-52)
+      const double value = type_ == DType::Float64 ? x.as<double>()[i] : x.as<float>()[i];
+      const double expected = near.values[i];
+      if (value == expected) continue;  // infinities
+      ASSERT_LE(std::fabs(value - expected),
+                near.bounds[i] + last * std::max(1.0, std::fabs(expected)))
           << what << ", element " << i;
     }
   }
@@ -55,7 +68,7 @@ class Reach : public testing::Test {
                     random(s.keyCount()),
                     {},
                     {}};
-    const PairForward forward = pairForward(s, given.query, given.key, given.value);
+    const PairForward forward = pairForward(s, given.query, given.key, given.value, rounding());
     given.out = forward.out.values, given.logSumExp = forward.logSumExp.values;
     const Tensor query = of(given.query, queries), key = of(given.key, keys),
                  value = of(given.value, keys), out = of(random(s.queryCount()), queries),
@@ -74,7 +87,7 @@ class Reach : public testing::Test {
          of(given.logSumExp, rows), dQuery, dKey, dValue, s.heads, s.kvHeads, s.firstQuery,
          s.firstKey, reachOf(s)},
         arena_);
-    const PairBackward backward = pairBackward(s, given);
+    const PairBackward backward = pairBackward(s, given, rounding());
     expectNear(dQuery, backward.dQuery, "dQuery");
     expectNear(dKey, backward.dKey, "dKey");
     expectNear(dValue, backward.dValue, "dValue");
@@ -82,6 +95,7 @@ class Reach : public testing::Test {
 
   HostKernels kernels_;
   Arena arena_{"test"};
+  DType type_ = DType::Float64;
   uint64_t next_ = 0;
 };
 
@@ -126,6 +140,24 @@ TEST_F(Reach, BlocksAreTheDefinition) {
                          .firstKey = s.firstKey,
                          .window = s.window,
                          .starts = s.starts});
+}
+
+// Queries that fill blocks, and that do not.
+TEST_F(Reach, WideHeadsAreTheDefinition) {
+  for (const DType type : {DType::Float64, DType::Float32})
+    for (const bool split : {false, true})
+      for (const int64_t headWidth : {64, 72})
+        for (const int64_t window : {0, 40})
+          for (const int64_t queries : {64, 150}) {
+            type_ = type;
+            host::setSplitProducts(split);
+            expectTheDefinition({.queries = queries,
+                                 .keys = queries + 3,
+                                 .heads = 2,
+                                 .headWidth = headWidth,
+                                 .firstQuery = 3,
+                                 .window = window});
+          }
 }
 
 // The call of whole sequences writes over gradients, also those of keys that no query sees last.

@@ -137,7 +137,7 @@ void addFlags(CLI::App& app, Options& o) {
   app.add_flag("--compile", o.compile, "PyTorch's model through torch.compile");
   app.add_flag("--bf16", o.brain,
                "both compute in bfloat16, PyTorch by autocast; masters are float32");
-  app.add_flag("--no-amx", o.whole, "our products of float32 are not split into those of bfloat16");
+  app.add_flag("--no-amx", o.whole, "ours leave AMX out: products of float32 are not split");
   app.add_flag("--any-torch", o.anyTorch,
                std::string("also another PyTorch than ") + kTorchVersion);
   app.add_option("--require", o.required, "end with 1 unless the ratio is at least this");

@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   app.add_option("--micro-batches", microBatches, "of a step; 0: chosen");
   app.add_option("--ranks", ranks);
   app.add_flag("--bf16", brain, "weights and activations are bfloat16, masters float32");
-  app.add_flag("--no-amx", whole, "products of float32 are not split");
+  app.add_flag("--no-amx", whole, "products leave AMX out");
   app.add_option("--profile", profiledSteps, "steps whose kernels are timed");
   app.add_option("directory", directory);
   CLI11_PARSE(app, argc, argv);

@@ -64,7 +64,10 @@ float* scratch(int64_t elements) {
 
 void multiplyBrain(const BlasShape& s, Matrix<const uint16_t> a, Matrix<const uint16_t> b, bool add,
                    Matrix<float> c) {
-  multiplyBrainTiles(s, a, b, add, c, scratch(brainTileScratch(s)));
+  if (splitsProducts())
+    multiplyBrainAmx(s, a, b, add, c, scratch(brainAmxScratch(s)));
+  else
+    multiplyBrainTiles(s, a, b, add, c, scratch(brainTileScratch(s)));
 }
 
 /// With fewer k most of a tile's would be padding. Only k decides: so an element's bits still
@@ -169,7 +172,7 @@ bool multipliesBrain() {
 
 bool prefersBrain() {
 #ifdef TUTTI_LEAVES_X86
-  return multipliesBrain() && __builtin_cpu_is("amd") != 0;
+  return multipliesBrain() && (splitsProducts() || __builtin_cpu_is("amd") != 0);
 #else
   return false;
 #endif

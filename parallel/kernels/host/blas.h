@@ -37,8 +37,8 @@ template <class T>
 void gemm(const BlasShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c,
           Factors factors = Factors::Any, const PartDone& done = {});
 
-/// Whether gemm() splits float32 into three bfloat16 each (split_amx.h), where the processor has
-/// AMX.
+/// Whether products are computed by AMX (split_amx.h), where the processor has it: those of
+/// bfloat16 as they are, and those of float32 split into three bfloat16 each.
 bool splitsProducts();
 /// For the whole process; true unless it is called. Bits of results depend on it.
 void setSplitProducts(bool may);
@@ -46,9 +46,9 @@ void setSplitProducts(bool may);
 /// Whether this processor has instructions for products of bfloat16 (AVX512_BF16), and so
 /// gemmOfBrain() may be called.
 bool multipliesBrain();
-/// Whether these do more in a second than those of float32 do on what is widened. On Intel's of
-/// 2023 they do half as much; AMD begins one in each cycle, as of float32, and it has twice the
-/// products.
+/// Whether products of bfloat16 take less time than those of what is widened to float32: by AMX, or
+/// on AMD, whose processors begin an instruction of AVX512_BF16 in each cycle. On Intel's of 2023
+/// these do half as much as those of float32.
 bool prefersBrain();
 /// The same as gemm(), of bfloat16 that is not widened; sums are float32. The caller's thread alone
 /// computes.

@@ -1,13 +1,15 @@
-// Products of float32 as sums of products of bfloat16, by tiles of AMX.
+// Products of float32 as sums of products of bfloat16, and of bfloat16 itself, by tiles of AMX.
 //
 // A tile register has 16 rows of 64 bytes: of the left factor 16 rows by 32 k, of the right one 32
 // k by 16 columns, of the result 16 by 16. Two elements of each k that share 32 bits are k and
 // k + 16 of these 32, in both factors: so they are put together without moving lanes.
 //
-//   factors   split and copied first, in blocks of 32 rows or columns by 32 k: [piece][half][tile]
-//   result    32 by 32 in four registers while at most kSum k go by. For each 32 k there are 6
-//             products of pieces with 4 instructions each, that of the largest pieces last
-//   caches    32 rows of the left factor by kSum k are copied to the first cache, and the right
+//   factors   split and copied first, in blocks of 32 rows or columns by 32 k: [piece][half][tile].
+//             bfloat16 is one piece, float32 three
+//   result    32 by 32 in four registers while at most `sum` k go by. For each 32 k there are 6
+//             products of pieces with 4 instructions each, that of the largest pieces last; of
+//             bfloat16 there is one
+//   caches    32 rows of the left factor by `sum` k are copied to the first cache, and the right
 //             factor's blocks pass, which stay in the second one while all rows go by. Of a left
 //             factor that is transposed kRowsApart are copied, to the second cache
 //
@@ -27,17 +29,29 @@ namespace {
 #define TUTTI_INLINE inline __attribute__((always_inline))
 
 constexpr int64_t kLanes = 16;
-constexpr int64_t kBlock = 2 * kLanes;  // rows, columns and k that are copied together
-constexpr int kPieces = 3;
+constexpr int64_t kBlock = 2 * kLanes;      // rows, columns and k that are copied together
 constexpr int64_t kTile = kLanes * kLanes;  // units of 32 bits
-constexpr int64_t kPiece = 2 * kTile, kPacked = kPieces * kPiece;
-constexpr int64_t kTileBytes = 64;  // from one row of a tile to the next
-constexpr int64_t kSum = 128, kGroupSum = 512, kGroupSumApart = 128;
+constexpr int64_t kPiece = 2 * kTile;
+constexpr int64_t kTileBytes = 64;   // from one row of a tile to the next
 constexpr int64_t kRowsApart = 256;  // of a left factor whose rows lie apart
-constexpr int64_t kGroup = 1 << 17;  // elements of the right factor that are copied together
+
+/// How products of such elements are cut. What is copied takes the caches that three pieces do; so
+/// of one piece it is more k.
+template <class Element>
+struct AmxCut {
+  static constexpr int pieces = sizeof(Element) == sizeof(float) ? 3 : 1;
+  static constexpr int64_t packed = pieces * kPiece;  // units of a block
+  static constexpr int64_t sum = pieces == 1 ? 256 : 128;
+  static constexpr int64_t groupSum = 4 * sum, groupSumApart = sum;
+  static constexpr int64_t group = (3 << 17) / pieces;  // elements of the right factor together
+  static constexpr int64_t leftUnits = kRowsApart / kBlock * (sum / kBlock) * packed;
+};
 
 TUTTI_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 TUTTI_INLINE int64_t blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
+
+typedef int32_t Lanes __attribute__((vector_size(64)));
+typedef uint32_t Words __attribute__((vector_size(64)));
 
 /// So many lanes, none where there are less than 1.
 TUTTI_INLINE __mmask16 lanes(int64_t count) {
@@ -45,22 +59,33 @@ TUTTI_INLINE __mmask16 lanes(int64_t count) {
   return static_cast<__mmask16>(count <= 0 ? 0 : (1U << count) - 1);
 }
 
+TUTTI_INLINE __m512 loaded(const float* from) { return _mm512_loadu_ps(from); }
+TUTTI_INLINE __m512 loaded(const float* from, __mmask16 mask) {
+  return _mm512_maskz_loadu_ps(mask, from);
+}
+TUTTI_INLINE __m512 widened(__m256i brain) {
+  return (__m512)((Words)_mm512_maskz_cvtepu16_epi32(0xffff, brain) << 16);
+}
+TUTTI_INLINE __m512 loaded(const uint16_t* from) {
+  return widened(_mm256_loadu_si256((const __m256i*)from));
+}
+TUTTI_INLINE __m512 loaded(const uint16_t* from, __mmask16 mask) {
+  return widened(_mm256_maskz_loadu_epi16(mask, from));
+}
+
 /// At most 16 by 16 elements; what is beyond them is 0.
+template <class Element>
 struct Square {
-  const float* data;
+  const Element* data;
   int64_t stride, rows, columns;
 
   TUTTI_INLINE bool isWhole() const { return rows >= kLanes && columns >= kLanes; }
   template <bool whole>
   TUTTI_INLINE __m512 row(int64_t r) const {
-    if (whole) return _mm512_loadu_ps(data + r * stride);
-    const __mmask16 mask = r < rows ? lanes(columns) : __mmask16(0);
-    return _mm512_maskz_loadu_ps(mask, data + r * stride);
+    if (whole) return loaded(data + r * stride);
+    return loaded(data + r * stride, r < rows ? lanes(columns) : __mmask16(0));
   }
 };
-
-typedef int32_t Lanes __attribute__((vector_size(64)));
-typedef uint32_t Words __attribute__((vector_size(64)));
 
 /// Exchanges the blocks of `size` by `size` elements beside the diagonal, in all squares of twice
 /// that size.
@@ -79,10 +104,10 @@ TUTTI_INLINE void exchange(__m512 (&x)[kLanes]) {
 }
 
 /// Row i of the result is column i.
-template <bool whole>
-TUTTI_INLINE void loadTransposed(const Square& from, __m512 (&x)[kLanes]) {
+template <bool whole, class Element>
+TUTTI_INLINE void loadTransposed(const Square<Element>& from, __m512 (&x)[kLanes]) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) x[i] = from.row<whole>(i);
+  for (int i = 0; i < kLanes; ++i) x[i] = from.template row<whole>(i);
   exchange<8>(x);
   exchange<4>(x);
   exchange<2>(x);
@@ -105,10 +130,11 @@ TUTTI_INLINE void storePair(uint32_t* to, __m512 low, __m512 high) {
 }
 
 /// One row of a tile of each piece. What rounding leaves is exact.
+template <int pieces>
 TUTTI_INLINE void storePieces(uint32_t* to, __m512 low, __m512 high) {
 #pragma GCC unroll 3
-  for (int piece = 0; piece < kPieces; ++piece, to += kPiece) {
-    const bool rest = piece == kPieces - 1;
+  for (int piece = 0; piece < pieces; ++piece, to += kPiece) {
+    const bool rest = piece == pieces - 1;
     const __m512 lowPiece = rest ? low : rounded(low), highPiece = rest ? high : rounded(high);
     storePair(to, lowPiece, highPiece);
     low -= lowPiece;
@@ -116,24 +142,26 @@ TUTTI_INLINE void storePieces(uint32_t* to, __m512 low, __m512 high) {
   }
 }
 
-template <bool whole>
-void packRows(const Square& low, const Square& high, uint32_t* to) {
+template <bool whole, class Element>
+void packRows(const Square<Element>& low, const Square<Element>& high, uint32_t* to) {
   for (int i = 0; i < kLanes; ++i, to += kLanes)
-    storePieces(to, low.row<whole>(i), high.row<whole>(i));
+    storePieces<AmxCut<Element>::pieces>(to, low.template row<whole>(i),
+                                         high.template row<whole>(i));
 }
 
-template <bool whole>
-void packColumns(const Square& low, const Square& high, uint32_t* to) {
+template <bool whole, class Element>
+void packColumns(const Square<Element>& low, const Square<Element>& high, uint32_t* to) {
   __m512 x[kLanes], y[kLanes];
   loadTransposed<whole>(low, x);
   loadTransposed<whole>(high, y);
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i, to += kLanes) storePieces(to, x[i], y[i]);
+  for (int i = 0; i < kLanes; ++i, to += kLanes)
+    storePieces<AmxCut<Element>::pieces>(to, x[i], y[i]);
 }
 
 /// A tile of each piece: `low` has the first 16 of its k, `high` the others.
-template <bool transposed>
-TUTTI_INLINE void packTile(const Square& low, const Square& high, uint32_t* to) {
+template <bool transposed, class Element>
+TUTTI_INLINE void packTile(const Square<Element>& low, const Square<Element>& high, uint32_t* to) {
   const bool whole = low.isWhole() && high.isWhole();
   if (transposed)
     whole ? packColumns<true>(low, high, to) : packColumns<false>(low, high, to);
@@ -143,13 +171,14 @@ TUTTI_INLINE void packTile(const Square& low, const Square& high, uint32_t* to) 
 
 /// A factor [k, lines], or if `kAdjacent` [lines, k]; lines are rows of the left factor, columns of
 /// the right one.
+template <class Element>
 struct Factor {
-  const float* data;
+  const Element* data;
   int64_t stride, lines, k;
   bool kAdjacent;
 
   /// 16 lines from `line` by 16 k from `from`, as they lie.
-  TUTTI_INLINE Square square(int64_t line, int64_t from) const {
+  TUTTI_INLINE Square<Element> square(int64_t line, int64_t from) const {
     if (kAdjacent) return {data + line * stride + from, stride, lines - line, k - from};
     return {data + from * stride + line, stride, k - from, lines - line};
   }
@@ -159,31 +188,33 @@ struct Factor {
 };
 
 /// A block of lines by one of k, as packTile() has it, twice.
-template <bool transposed>
-TUTTI_INLINE void packBlock(const Factor& x, int64_t line, int64_t k, uint32_t* to) {
+template <bool transposed, class Element>
+TUTTI_INLINE void packBlock(const Factor<Element>& x, int64_t line, int64_t k, uint32_t* to) {
   for (int64_t half = 0; half < 2; ++half, line += kLanes, to += kTile)
     packTile<transposed>(x.square(line, k), x.square(line, k + kLanes), to);
 }
 
 /// The lines of the cache that a block is in, or most of them.
-TUTTI_INLINE void prefetchBlock(const Factor& x, int64_t line, int64_t k) {
-  const Square rows = x.square(line, k);
+template <class Element>
+TUTTI_INLINE void prefetchBlock(const Factor<Element>& x, int64_t line, int64_t k) {
+  const Square<Element> rows = x.square(line, k);
   for (int64_t r = 0; r < kBlock; ++r) {
     _mm_prefetch(rows.data + r * rows.stride, _MM_HINT_T0);
-    _mm_prefetch(rows.data + r * rows.stride + kLanes, _MM_HINT_T0);
+    if (sizeof(Element) == sizeof(float))
+      _mm_prefetch(rows.data + r * rows.stride + kLanes, _MM_HINT_T0);
   }
 }
 
 /// To [blocks of lines][blocks of k], in the order in which x lies.
-template <bool transposed>
-void pack(const Factor& x, uint32_t* to) {
+template <bool transposed, class Element>
+void pack(const Factor<Element>& x, uint32_t* to) {
   const int64_t ofLines = blocks(x.lines), ofK = blocks(x.k);
   const auto line = [&](int64_t i) { return (x.kAdjacent ? i / ofK : i % ofLines) * kBlock; };
   const auto k = [&](int64_t i) { return (x.kAdjacent ? i % ofK : i / ofLines) * kBlock; };
   for (int64_t i = 0; i < ofLines * ofK; ++i) {
     prefetchBlock(x, line(i + 1), k(i + 1));
     packBlock<transposed>(x, line(i), k(i),
-                          to + (line(i) / kBlock * ofK + k(i) / kBlock) * kPacked);
+                          to + (line(i) / kBlock * ofK + k(i) / kBlock) * AmxCut<Element>::packed);
   }
 }
 
@@ -203,8 +234,9 @@ TUTTI_INLINE void fence() { asm volatile("" ::: "memory"); }
   _tile_dpbf16ps(3, 5, 7)
 
 /// Some rows of the next block of c, which is asked for while one is multiplied.
+template <int64_t sum>
 TUTTI_INLINE void prefetch(const float* next, int64_t stride, int64_t i) {
-  constexpr int64_t kSome = kBlock / (kSum / kBlock);
+  constexpr int64_t kSome = kBlock / (sum / kBlock);
 #pragma GCC unroll 8
   for (int64_t r = i * kSome; r < (i + 1) * kSome; ++r) {
     __builtin_prefetch(next + r * stride, 1);
@@ -212,7 +244,22 @@ TUTTI_INLINE void prefetch(const float* next, int64_t stride, int64_t i) {
   }
 }
 
+/// Of three pieces by three, behind the first by the third: the others, but for the three least.
+TUTTI_INLINE void multiplyOthers(const uint32_t* a, const uint32_t* b) {
+  TUTTI_LOAD_RIGHT(1);
+  TUTTI_MULTIPLY();
+  TUTTI_LOAD_LEFT(1);
+  TUTTI_MULTIPLY();
+  TUTTI_LOAD_RIGHT(0);
+  TUTTI_MULTIPLY();
+  TUTTI_LOAD_LEFT(2);
+  TUTTI_MULTIPLY();
+  TUTTI_LOAD_LEFT(0);
+  TUTTI_MULTIPLY();
+}
+
 /// c [32, 32] = a * b, and c if `add`, over so many blocks of k.
+template <class Element>
 void multiplyBlock(const uint32_t* a, const uint32_t* b, int64_t count, float* c, int64_t stride,
                    bool add) {
   const int64_t bytes = stride * static_cast<int64_t>(sizeof(float));
@@ -229,21 +276,13 @@ void multiplyBlock(const uint32_t* a, const uint32_t* b, int64_t count, float* c
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (int64_t i = 0; i < count; ++i, a += kPacked, b += kPacked) {
+  using Cut = AmxCut<Element>;
+  for (int64_t i = 0; i < count; ++i, a += Cut::packed, b += Cut::packed) {
     TUTTI_LOAD_LEFT(0);
-    TUTTI_LOAD_RIGHT(2);
-    prefetch(c + kBlock, stride, i);
+    TUTTI_LOAD_RIGHT(Cut::pieces - 1);
+    prefetch<Cut::sum>(c + kBlock, stride, i);
     TUTTI_MULTIPLY();
-    TUTTI_LOAD_RIGHT(1);
-    TUTTI_MULTIPLY();
-    TUTTI_LOAD_LEFT(1);
-    TUTTI_MULTIPLY();
-    TUTTI_LOAD_RIGHT(0);
-    TUTTI_MULTIPLY();
-    TUTTI_LOAD_LEFT(2);
-    TUTTI_MULTIPLY();
-    TUTTI_LOAD_LEFT(0);
-    TUTTI_MULTIPLY();
+    if constexpr (Cut::pieces > 1) multiplyOthers(a, b);
   }
   _tile_stored(0, c, bytes);
   _tile_stored(1, c + kLanes, bytes);
@@ -263,37 +302,42 @@ void copyBlock(const float* from, int64_t stride, int64_t rows, int64_t columns,
 }
 
 /// A block of which not all is there.
+template <class Element>
 void multiplyEdge(const uint32_t* a, const uint32_t* b, int64_t count, Matrix<float> c,
                   int64_t rows, int64_t columns, bool add) {
   alignas(64) float whole[kBlock * kBlock];
   if (add) copyBlock(c.data, c.stride, rows, columns, whole, kBlock);
-  multiplyBlock(a, b, count, whole, kBlock, add);
+  multiplyBlock<Element>(a, b, count, whole, kBlock, add);
   copyBlock(whole, kBlock, rows, columns, c.data, c.stride);
 }
 
 /// c [rows, columns]; of the right factor `blocksOfK` are packed, of which these are `some`.
+template <class Element>
 void multiplyPacked(const uint32_t* a, const uint32_t* b, int64_t blocksOfK, int64_t some,
                     Matrix<float> c, int64_t rows, int64_t columns, bool add) {
+  constexpr int64_t kPacked = AmxCut<Element>::packed;
   for (int64_t column = 0; column < columns; column += kBlock, b += blocksOfK * kPacked)
     for (int64_t row = 0; row < rows; row += kBlock) {
       const uint32_t* const left = a + row / kBlock * some * kPacked;
       float* const at = c.data + row * c.stride + column;
       if (row + kBlock <= rows && column + kBlock <= columns)
-        multiplyBlock(left, b, some, at, c.stride, add);
+        multiplyBlock<Element>(left, b, some, at, c.stride, add);
       else
-        multiplyEdge(left, b, some, {at, c.stride}, least(kBlock, rows - row),
-                     least(kBlock, columns - column), add);
+        multiplyEdge<Element>(left, b, some, {at, c.stride}, least(kBlock, rows - row),
+                              least(kBlock, columns - column), add);
     }
 }
 
 /// Rows of the left factor that are copied together: what is read is adjacent.
-TUTTI_INLINE int64_t rowsTogether(const Factor& a) {
+template <class Element>
+TUTTI_INLINE int64_t rowsTogether(const Factor<Element>& a) {
   return least(a.lines, a.kAdjacent ? kBlock : kRowsApart);
 }
 
 /// All rows of the left factor by what is copied together of the right one.
+template <class Element>
 struct GroupOfColumns {
-  Factor a, b;
+  Factor<Element> a, b;
   Matrix<float> c;
   int64_t column;  ///< of the whole product, at which c begins
   bool add;
@@ -301,18 +345,20 @@ struct GroupOfColumns {
   uint32_t *left, *right;  ///< scratch memory
 };
 
-void multiplyGroup(const GroupOfColumns& g) {
-  const Factor &a = g.a, &b = g.b;
+template <class Element>
+void multiplyGroup(const GroupOfColumns<Element>& g) {
+  using Cut = AmxCut<Element>;
+  const Factor<Element>&a = g.a, &b = g.b;
   b.kAdjacent ? pack<true>(b, g.right) : pack<false>(b, g.right);
   const int64_t together = rowsTogether(a);
   for (int64_t row = 0; row < a.lines; row += together) {
     const int64_t rows = least(together, a.lines - row);
     const Matrix<float> c{g.c.data + row * g.c.stride, g.c.stride};
-    for (int64_t k = 0; k < a.k; k += kSum) {
-      const Factor some = a.part(row, rows, k, least(kSum, a.k - k));
+    for (int64_t k = 0; k < a.k; k += Cut::sum) {
+      const Factor<Element> some = a.part(row, rows, k, least(Cut::sum, a.k - k));
       some.kAdjacent ? pack<false>(some, g.left) : pack<true>(some, g.left);
-      multiplyPacked(g.left, g.right + k / kBlock * kPacked, blocks(a.k), blocks(some.k), c, rows,
-                     b.lines, g.add || k > 0);
+      multiplyPacked<Element>(g.left, g.right + k / kBlock * Cut::packed, blocks(a.k),
+                              blocks(some.k), c, rows, b.lines, g.add || k > 0);
     }
     if (g.done.call != nullptr) g.done.call(g.done.context, {row, rows, g.column, b.lines});
   }
@@ -325,14 +371,45 @@ struct alignas(64) TileConfiguration {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-constexpr int64_t kLeftUnits = kRowsApart / kBlock * (kSum / kBlock) * kPacked;
-
 /// What is copied together of the right factor.
+template <class Cut>
 int64_t groupSum(const BlasShape& s) {
-  return least(s.k, s.transposeA ? kGroupSumApart : kGroupSum);
+  return least(s.k, s.transposeA ? Cut::groupSumApart : Cut::groupSum);
 }
+template <class Cut>
 int64_t groupColumns(const BlasShape& s) {
-  return least(s.n, kGroup / (blocks(groupSum(s)) * kBlock) / kBlock * kBlock);
+  return least(s.n, Cut::group / (blocks(groupSum<Cut>(s)) * kBlock) / kBlock * kBlock);
+}
+template <class Cut>
+int64_t scratchOf(const BlasShape& s) {
+  return Cut::leftUnits + blocks(groupColumns<Cut>(s)) * blocks(groupSum<Cut>(s)) * Cut::packed;
+}
+
+template <class Element>
+void multiply(const BlasShape& s, Matrix<const Element> a, Matrix<const Element> b, bool add,
+              Matrix<float> c, float* scratch, const PartDone& done) {
+  using Cut = AmxCut<Element>;
+  const Factor<Element> left{a.data, a.stride, s.m, s.k, !s.transposeA};
+  const Factor<Element> right{b.data, b.stride, s.n, s.k, s.transposeB};
+  auto* const packedLeft = reinterpret_cast<uint32_t*>(scratch);  // NOLINT: units of 32 bits
+  uint32_t* const packedRight = packedLeft + Cut::leftUnits;
+  const int64_t sum = groupSum<Cut>(s), columns = groupColumns<Cut>(s);
+  const TileConfiguration configuration;
+  fence();
+  _tile_loadconfig(&configuration);
+  for (int64_t k = 0; k < s.k; k += sum)
+    for (int64_t column = 0; column < s.n; column += columns) {
+      const int64_t some = least(sum, s.k - k);
+      multiplyGroup<Element>({left.part(0, s.m, k, some),
+                              right.part(column, least(columns, s.n - column), k, some),
+                              {c.data + column, c.stride},
+                              column,
+                              add || k > 0,
+                              k + sum < s.k ? PartDone{} : done,
+                              packedLeft,
+                              packedRight});
+    }
+  _tile_release();
 }
 
 }  // namespace
@@ -352,33 +429,18 @@ bool multipliesSplit() {
 #endif
 }
 
-int64_t splitScratch(const BlasShape& s) {
-  return kLeftUnits + blocks(groupColumns(s)) * blocks(groupSum(s)) * kPacked;
-}
+int64_t splitScratch(const BlasShape& s) { return scratchOf<AmxCut<float>>(s); }
 
 void multiplySplit(const BlasShape& s, Matrix<const float> a, Matrix<const float> b, bool add,
                    Matrix<float> c, float* scratch, const PartDone& done) {
-  const Factor left{a.data, a.stride, s.m, s.k, !s.transposeA};
-  const Factor right{b.data, b.stride, s.n, s.k, s.transposeB};
-  auto* const packedLeft = reinterpret_cast<uint32_t*>(scratch);  // NOLINT: units of 32 bits
-  uint32_t* const packedRight = packedLeft + kLeftUnits;
-  const int64_t sum = groupSum(s), columns = groupColumns(s);
-  const TileConfiguration configuration;
-  fence();
-  _tile_loadconfig(&configuration);
-  for (int64_t k = 0; k < s.k; k += sum)
-    for (int64_t column = 0; column < s.n; column += columns) {
-      const int64_t some = least(sum, s.k - k);
-      multiplyGroup({left.part(0, s.m, k, some),
-                     right.part(column, least(columns, s.n - column), k, some),
-                     {c.data + column, c.stride},
-                     column,
-                     add || k > 0,
-                     k + sum < s.k ? PartDone{} : done,
-                     packedLeft,
-                     packedRight});
-    }
-  _tile_release();
+  multiply(s, a, b, add, c, scratch, done);
+}
+
+int64_t brainAmxScratch(const BlasShape& s) { return scratchOf<AmxCut<uint16_t>>(s); }
+
+void multiplyBrainAmx(const BlasShape& s, Matrix<const uint16_t> a, Matrix<const uint16_t> b,
+                      bool add, Matrix<float> c, float* scratch) {
+  multiply(s, a, b, add, c, scratch, {});
 }
 
 }  // namespace tutti::parallel::host

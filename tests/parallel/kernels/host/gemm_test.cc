@@ -108,9 +108,12 @@ class Gemm : public testing::TestWithParam<BlasShape> {
   void checkBrain(double beta) {
     if (!multipliesBrain()) GTEST_SKIP() << "this processor has no AVX512_BF16";
     const auto a = bitsOf(a_), b = bitsOf(b_);
-    check(beta, [&](Matrix<float> c) {
-      gemmOfBrain(s_, {a.data(), a_.stride}, {b.data(), b_.stride}, beta, c);
-    });
+    for (const bool amx : {false, true}) {
+      setSplitProducts(amx);
+      check(beta, [&](Matrix<float> c) {
+        gemmOfBrain(s_, {a.data(), a_.stride}, {b.data(), b_.stride}, beta, c);
+      });
+    }
   }
 
   /// What a product said of its parts.

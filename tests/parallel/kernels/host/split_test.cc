@@ -1,5 +1,6 @@
 // Products of float32 whose factors are split into three bfloat16 each, as processors with AMX
-// compute them: as accurate as products of float32, up to the ends of their range.
+// compute them: as accurate as products of float32, up to the ends of their range. And products of
+// bfloat16, which these processors compute as they are.
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "parallel/kernels/host/blas.h"
+#include "parallel/kernels/host/staging.h"
 #include "parallel/tensor/random.h"
 
 namespace tutti::parallel::host {
@@ -125,6 +127,40 @@ TEST_F(Split, IsLeftOutWhereItIsNotWanted) {
     setSplitProducts(split);
     Square c = product(anyNumbers("a"), anyNumbers("b"));
     return c.elements;
+  };
+  EXPECT_NE(of(true), of(false));
+  EXPECT_EQ(of(false), of(false));
+}
+
+std::vector<uint16_t> bitsOf(const Square& x) {
+  std::vector<uint16_t> bits(x.elements.size());
+  narrow(DType::BFloat16, x.elements.data(), bits.data(), kSize * kSize);
+  return bits;
+}
+std::vector<float> productOfBrain(const Square& a, const Square& b) {
+  Square c;
+  const auto left = bitsOf(a), right = bitsOf(b);
+  gemmOfBrain({kSize, kSize, kSize}, {left.data(), kSize}, {right.data(), kSize}, 0,
+              {c.elements.data(), kSize});
+  return c.elements;
+}
+
+// A factor of bfloat16 is one piece, and a product with one is exact.
+TEST_F(Split, OfBrainAProductWithOneIsTheFactorItself) {
+  const Square x = anyNumbers("x");
+  const std::vector<float> product =
+      productOfBrain(x, onTheDiagonal(std::vector<float>(kSize, 1.0F)));
+  std::vector<float> expected(product.size());
+  widen(DType::BFloat16, bitsOf(x).data(), expected.data(), kSize * kSize);
+  EXPECT_EQ(product, expected);
+}
+
+// Also of bfloat16 AMX is used where it may be, and adds in an order of its own.
+TEST_F(Split, OfBrainIsLeftOutWhereItIsNotWanted) {
+  const auto of = [](bool amx) {
+    setSplitProducts(amx);
+    EXPECT_TRUE(!amx || prefersBrain());
+    return productOfBrain(anyNumbers("a"), anyNumbers("b"));
   };
   EXPECT_NE(of(true), of(false));
   EXPECT_EQ(of(false), of(false));

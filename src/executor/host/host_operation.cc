@@ -292,7 +292,7 @@ Poll HostOperation::poll() {
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
   if (lanesLeft_ == 0) {
     if (at_.endpoint) at_.endpoint->flush();
-    if (entriesToReceive_ > 0) return moved ? Poll::Moved : Poll::Idle;
+    if (entriesToReceive_ > 0 || !mappedCounts()) return moved ? Poll::Moved : Poll::Idle;
     if (!zeroCopySends_.completed()) {
       waitingFor_ = zeroCopySends_.peer();
       return moved ? Poll::Moved : Poll::Idle;

@@ -141,6 +141,17 @@ class HostOperation final : public Operation {
 
   uint64_t bufferBytes(const plan::PlanSpec& spec, plan::Buffer buffer) const;
   bool isInPlace(const plan::PlanSpec& spec) const;
+  /// False if an operation of a peer has failed whose mapped memory this one may have touched. What
+  /// it read there may be what the peer's program wrote afterwards; the news is on its way.
+  bool mappedCounts() {
+    for (size_t peer = 0; peer < peerIn_.size(); ++peer) {
+      const auto rank = static_cast<int>(peer);
+      if ((!peerIn_[peer] && !peerOut_[peer]) || at_.endpoint->memoryCounts(rank)) continue;
+      waitingFor_ = rank;
+      return false;
+    }
+    return true;
+  }
   bool enter();  // true when something moved
   void prepareEntry();
   WindowPlace placeOf(plan::Buffer buffer) const;

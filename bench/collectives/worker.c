@@ -25,6 +25,7 @@ struct worker {
   const struct worker_library* library;
   struct meeting* meeting;
   int has_core;                /* of its own */
+  uint32_t calls;              /* so far: no two in a row have the same elements */
   struct buffer buffers[2][2]; /* by kind: the library's, ordinary; then send, recv */
 };
 
@@ -151,9 +152,12 @@ static int is_right(const struct worker_library* lib, const struct worker_operat
   }
 }
 
-/* Its owner rewrites what a rank sends and reads what it has received. */
-static double collective(void* context, const struct worker_command* command, uint32_t call) {
+/* Its owner rewrites what a rank sends and reads what it has received. What an earlier command has
+   left there is wrong. */
+static double collective(void* context, const struct worker_command* command, uint32_t number) {
   struct worker* w = (struct worker*)context;
+  const uint32_t call = w->calls++;
+  (void)number; /* begins at 0 with each command */
   const struct worker_library* lib = w->library;
   const int kind = command->ordinary || !lib->allocate;
   struct buffer *send = &w->buffers[kind][0], *recv = &w->buffers[kind][1];
@@ -194,7 +198,7 @@ static int write_version(const char* directory, const char* version) {
 int worker_main(const struct worker_library* library, const char* directory) {
   cpu_set_t allowed;
   const int cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  struct worker worker = {library, join(directory), library->size <= cores, {{{NULL, 0}}}};
+  struct worker worker = {library, join(directory), library->size <= cores, 0, {{{NULL, 0}}}};
   if (!worker.meeting ||
       (library->rank == WORKER_ROOT && !write_version(directory, library->version))) {
     perror("benchmark worker");

@@ -108,6 +108,15 @@ TEST_F(PeersCommand, FindsAWrongResultAndAFasterPeer) {
   EXPECT_EQ(output.count("Slower than a peer:\n- barrier, 2 ranks, allocate: "), 1) << output.text;
 }
 
+/// A block of one call is alike the one before, whose result is still there.
+TEST_F(PeersCommand, FindsAResultOfAnEarlierBlock) {
+  installPeer(standIn);
+  const Output output = run("--only openmpi --collectives send_recv --min 64 --max 64 --calls 1");
+  EXPECT_EQ(
+      output.count("\n- send_recv, 2 ranks, 64 bytes, openmpi: openmpi gave a wrong result\n"), 1)
+      << output.text;
+}
+
 /// Whether a process has `words` in its command line.
 bool runs(const std::string& words) {
   for (const auto& process : fs::directory_iterator("/proc")) {

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -51,11 +52,13 @@ void wakeSleeper(SleepWord& word) {
 
 // Who does not come to sleep looks again at once, and is no worse off than one who was woken.
 void sleepOn(std::span<SleepWord* const> words, std::chrono::nanoseconds most) {
-  const timespec length = timespecOf(most);
-  if (words.size() == 1)
+  if (words.size() == 1) {
+    const timespec length = timespecOf(most);
     ::syscall(SYS_futex, words[0], FUTEX_WAIT, 1, &length, nullptr, 0);
-  else if (!waitForAny(words, most))
-    ::clock_nanosleep(CLOCK_MONOTONIC, 0, &length, nullptr);
+  } else if (!waitForAny(words, most)) {
+    const timespec nap = timespecOf(std::min(most, kLongestNap));
+    ::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
+  }
 }
 
 }  // namespace tutti::base

@@ -33,8 +33,10 @@ inline void wakeIfAsleep(SleepWord& word) {
 
 /// What FUTEX_WAITV takes.
 inline constexpr size_t kMostSleepWords = 128;
+/// Of one whom nobody wakes.
+inline constexpr std::chrono::nanoseconds kLongestNap = std::chrono::microseconds(250);
 /// Until one of the words is not 1, or for so long, or until a signal comes. At most
-/// kMostSleepWords.
+/// kMostSleepWords. Where the system cannot wait for several words, these are a nap.
 void sleepOn(std::span<SleepWord* const> words, std::chrono::nanoseconds most);
 
 /// Of a thread that waits for others. It announces that it is going to sleep, looks once more
@@ -89,7 +91,7 @@ class Backoff {
     }
     last_ = std::chrono::steady_clock::now();
     const nanoseconds least = microseconds(place ? 200 : 50),
-                      most = microseconds(place ? 1000 : 250);
+                      most = place ? microseconds(1000) : kLongestNap;
     const nanoseconds length = std::clamp<nanoseconds>((last_ - since_) / 64, least, most);
     if (place) {
       place->sleep(length);

@@ -15,7 +15,7 @@ class WaitChecks {
   }
 
  private:
-  // A poll that finds nothing takes at most a nap of 250 us.
+  // A poll that finds nothing sleeps for 1 ms at most.
   static constexpr uint32_t kPollsPerLook = 64;
 
   void look();

@@ -61,8 +61,8 @@ inline void demoteLines([[maybe_unused]] const std::byte* data, [[maybe_unused]]
   for (size_t i = 0; i < bytes; i += kLineBytes) asm volatile("cldemote %0" : : "m"(data[i]));
 #endif
 }
-/// That takes time for each line, and pays for payloads of at most so many bytes.
-inline constexpr size_t kMostDemoted = 2048;
+/// That takes time for each line, and pays for payloads of less than so many bytes.
+inline constexpr size_t kLeastKept = 2048;
 
 /// Where a receiver wants the payload of one message, if it is the one that it expects.
 struct PayloadPlace {
@@ -130,7 +130,7 @@ class SendRing {
     s->operation = operation;
     s->bytes = bytes;
     if (memory_.zeroCopy) memory_.zeroCopy[sent_ & (memory_.slotCount - 1)] = nullptr;
-    if (memory_.isShared() && bytes > kInlineBytes && bytes <= kMostDemoted)
+    if (memory_.isShared() && bytes > kInlineBytes && bytes < kLeastKept)
       demoteLines(payload(bytes), bytes);
     s->sequence.store(++sent_, std::memory_order_release);
     wakeOtherEnd(memory_);

@@ -155,9 +155,9 @@ struct CommunicatorOptions {
   /// TUTTI_DETERMINISTIC=1.
   bool deterministic = false;
   /// Forces one algorithm, if it exists for the collective and the ranks' hosts: "ring",
-  /// "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical", "mapped", or
-  /// "file", the plan of `algorithmFile`. Between hosts it may have a number of channels, as in
-  /// "ring/2". Also TUTTI_ALGORITHM. Must be the same on all ranks.
+  /// "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical", "mapped",
+  /// "attached", or "file", the plan of `algorithmFile`. Between hosts it may have a number of
+  /// channels, as in "ring/2". Also TUTTI_ALGORITHM. Must be the same on all ranks.
   std::string algorithm = {};
   /// A file with a plan of yours, as `tutti plan --json FILE` writes it. It is proved before
   /// anything runs, and then serves each call that it is made for, unless the call names an

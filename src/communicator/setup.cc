@@ -150,7 +150,10 @@ void connect(const Owners& c, Settings& settings, base::Deadline deadline) {
 void connectLocal(std::span<const Owners* const> ranks) {
   const bool allRead =
       std::ranges::all_of(ranks, [](const Owners* rank) { return readsNeighbours(*rank); });
-  for (const Owners* rank : ranks) noteMemory(*rank, allRead);
+  for (const Owners* rank : ranks) {
+    noteMemory(*rank, allRead);
+    rank->host.connected();
+  }
   try {
     joinLocalGpus(ranks);
   } catch (const std::exception& error) {  // what waits on GPUs ends

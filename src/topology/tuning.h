@@ -31,9 +31,9 @@ struct Preference {
 using PreferenceCheck = std::function<void(const Preference&, const std::string& where)>;
 
 struct Tuning {
-  double messageMicroseconds = 0.05;     ///< one message, from ready to seen, without data
+  double messageMicroseconds = 0.3;      ///< one message, from ready to seen, without data
   double callMicroseconds = 0.4;         ///< what a call that is not short takes beside its plan
-  double stepMicroseconds = 0.15;        ///< the executor's own cost of one step
+  double stepMicroseconds = 0.022;       ///< the executor's own cost of one step
   double copyGigabytesPerSecond = 15;    ///< one rank copying through a slot, in and out
   double reduceGigabytesPerSecond = 30;  ///< one rank folding, per byte of one source
   double mappedGigabytesPerSecond =

@@ -229,7 +229,7 @@ TEST(AttachedTransfers, AreReadOnceAndInOrder) {
     for (size_t i = 0; i < in.size(); ++i)
       EXPECT_EQ(in[i], content(i * 2 + static_cast<size_t>(peer), sizes[i])) << i;
   });
-  EXPECT_EQ(dataReads, 2 * (1 + 3 + 1 + 1));  // a piece is of a MiB; short ends are not counted
+  EXPECT_EQ(dataReads, 2 * 4);  // of those of 256 KiB or more
 }
 
 // In windows they are copied from there.

@@ -102,7 +102,9 @@ class ShmEndpoint final : public Endpoint {
   // By a write, which no load of the copy can pass.
   bool memoryCounts(int peer) const override {
     std::atomic<uint32_t>* const hasFailed = peers_[static_cast<size_t>(peer)].hasFailed;
-    return !hasFailed || hasFailed->fetch_add(0, std::memory_order_acq_rel) == 0;
+    if (!hasFailed) return true;
+    __sync_synchronize();  // GCC has no std::atomic_thread_fence where ThreadSanitizer is on
+    return hasFailed->load(std::memory_order_acquire) == 0;
   }
   base::SleepPlace* sleepPlace() override {
     const size_t count = sleepPlace_.words.size();

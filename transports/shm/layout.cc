@@ -47,13 +47,16 @@ std::atomic<uint32_t>* creditIn(std::byte* block, int channel) {
                                                   static_cast<uint64_t>(channel) * kCreditStride);
 }
 
-// Beside the credit of channel 0, which the same rank writes.
-std::atomic<uint32_t>* failedIn(std::byte* block) { return creditIn(block, 0) + 1; }
-
-// In a line of its own: the sender looks at it with each message.
+// In a line of their own, which is seldom written: one rank looks at it with each message, and the
+// other one after each read of mapped memory.
 base::SleepWord* sleepWordIn(std::byte* block) {
   static_assert(kCreditStride >= 2 * kLineBytes);
   return reinterpret_cast<base::SleepWord*>(block + kLineBytes);
+}
+
+std::atomic<uint32_t>* failedIn(std::byte* block) {
+  static_assert(sizeof(base::SleepWord) == sizeof(uint32_t));
+  return sleepWordIn(block) + 1;
 }
 
 std::byte* slotsIn(std::byte* block, int channel, const RingLayout& layout) {

@@ -187,9 +187,13 @@ TEST_F(PeersCommand, GoesOnWithWhatItsFileHas) {
   EXPECT_EQ(more.count("[1/2]"), 0) << more.text;
   EXPECT_EQ(more.count("[2/2]"), 1) << more.text;
 
-  const Output other = run(flags + " --min 8 --max 64 --blocks 7");
-  EXPECT_EQ(other.exitCode, 2) << other.text;
-  EXPECT_EQ(other.count(" has rows of another build, machine, or --blocks"), 1) << other.text;
+  const std::string rest = "--collectives reduce --min 8 --max 64 --json " + file("a.json");
+  for (const char* changed :
+       {"--only none --blocks 7 ", "--only none --commit 123 ", "--only gloo "}) {
+    const Output other = run(changed + rest);
+    EXPECT_EQ(other.exitCode, 2) << other.text;
+    EXPECT_EQ(other.count(" has rows of another build, machine, or --blocks"), 1) << other.text;
+  }
   EXPECT_EQ(results()["rows"].size(), 2u);
 }
 

@@ -34,7 +34,8 @@ Contest contest() {
                        .machine = "2 cores",
                        .blocks = 6,
                        .calls = 10,
-                       .memory = {"allocate", "ordinary"}},
+                       .memory = {"allocate", "ordinary"},
+                       .peers = {"openmpi", "oneccl"}},
           .date = "2026-01-02",
           .clockNs = 21,
           .versions = {{"openmpi", "Open MPI 5"}},
@@ -112,6 +113,7 @@ TEST(PeersResults, JsonOfOthersIsRefused) {
   for (const auto& [from, to, why] : std::vector<std::array<std::string, 3>>{
            {"\"settings\"", "\"setting\"", "settings is missing"},
            {"\"all_gather\"", "\"scan\"", "no such collective"},
+           {"[\"openmpi\",", "[7,", "peers is no list of names"},
            {"\"ranks\":2", "\"ranks\":1", "ranks is 1"},
            {"\"bytes\":4096", "\"bytes\":-1", "bytes is -1"},
            {"[5.0,", "[\"x\",", "blocks_us is no number"},

@@ -223,15 +223,16 @@ Contest beginning(const Options& o) {
                           .machine = machineText(),
                           .blocks = o.blocks,
                           .calls = o.calls,
-                          .memory = o.memory};
+                          .memory = o.memory,
+                          .peers = o.only};
   const Contest empty{.settings = settings, .date = today(), .clockNs = clockNs()};
   if (o.json.empty() || tools::isStandardOutput(o.json) || !fs::is_regular_file(o.json))
     return empty;
   constexpr size_t kMostBytes = 256 << 20;
   Contest found = contestOf(o.json, base::readText("--json", o.json, kMostBytes));
   TUTTI_REQUIRE(found.settings == settings, "--json ", o.json,
-                " has rows of another build, machine, or --blocks, --calls or --memory: name "
-                "another file, or remove it");
+                " has rows of another build, machine, or --blocks, --calls, --memory or --only: "
+                "name another file, or remove it");
   found.absent.clear();  // they may be there by now
   return found;
 }

@@ -158,16 +158,23 @@ Entries entriesOf(const Parsed& object, const char* name) {
   return entries;
 }
 
+std::vector<std::string> namesIn(const Parsed& object, const char* member) {
+  std::vector<std::string> names;
+  for (const Parsed& word : memberOf(object, member, &Parsed::is_array)) {
+    if (!word.is_string()) throw std::runtime_error(base::message(member, " is no list of names"));
+    names.push_back(word.get<std::string>());
+  }
+  return names;
+}
+
 Settings settingsOf(const Parsed& object) {
   Settings s{.version = textOf(object, "version"),
              .commit = textOf(object, "commit"),
              .machine = textOf(object, "machine"),
              .blocks = numberOf<int>(object, "blocks", 1, 1000),
              .calls = numberOf<uint32_t>(object, "calls", 1, 1'000'000)};
-  for (const Parsed& word : memberOf(object, "memory", &Parsed::is_array)) {
-    if (!word.is_string()) throw std::runtime_error("memory is no list of names");
-    s.memory.push_back(word.get<std::string>());
-  }
+  s.memory = namesIn(object, "memory");
+  s.peers = namesIn(object, "peers");
   return s;
 }
 
@@ -182,7 +189,8 @@ Json json(const Contest& contest) {
             {"machine", s.machine},
             {"blocks", s.blocks},
             {"calls", s.calls},
-            {"memory", s.memory}}},
+            {"memory", s.memory},
+            {"peers", s.peers}}},
           {"clock_ns", contest.clockNs},
           {"versions", entriesJson(contest.versions)},
           {"absent", entriesJson(contest.absent)},

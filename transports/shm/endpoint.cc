@@ -1,7 +1,5 @@
 #include "transports/shm/endpoint.h"
 
-#include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <optional>
 #include <vector>
@@ -18,9 +16,6 @@
 
 namespace tutti::transports::shm {
 namespace {
-
-/// Of a slot: all slots of a ring together are then larger than a core's first-level cache.
-constexpr size_t kMostSpread = 128 << 10;
 
 /// All ranks of the host together: refused before the first of them has taken anything.
 void requireCapacity(int size, const RingLayout& layout) {
@@ -99,7 +94,7 @@ class ShmEndpoint final : public Endpoint {
     if (nonce_) nonce_->erase();
     return true;
   }
-  // By a write, which no load of the copy can pass.
+  // No load of the copy may come behind that of the word.
   bool memoryCounts(int peer) const override {
     std::atomic<uint32_t>* const hasFailed = peers_[static_cast<size_t>(peer)].hasFailed;
     if (!hasFailed) return true;
@@ -184,7 +179,7 @@ class ShmEndpoint final : public Endpoint {
                         .slotCount = layout_.slotCount,
                         .strideBytes = slotStride(layout_.slotBytes),
                         .sleeper = sleepWordIn(theirs),
-                        .spreadMask = std::min(std::bit_floor(layout_.slotBytes), kMostSpread) - 1};
+                        .spreadMask = spreadBytes(layout_) - 1};
     };
     p.ownFailed = failedIn(theirs);
     p.hasFailed = failedIn(ours);

@@ -39,7 +39,13 @@ uint64_t blockOffset(int owner, int peer, const RingLayout& layout) {
 }
 
 uint64_t inboxBytes(int size, const RingLayout& layout) {
-  return static_cast<uint64_t>(size - 1) * blockBytes(layout);
+  return static_cast<uint64_t>(size - 1) * blockBytes(layout) +
+         base::roundUp(spreadBytes(layout), Segment::pageBytes());
+}
+
+size_t spreadBytes(const RingLayout& layout) {
+  constexpr size_t kMost = 128 << 10;
+  return std::min(std::bit_floor(layout.slotBytes), kMost);
 }
 
 std::atomic<uint32_t>* creditIn(std::byte* block, int channel) {

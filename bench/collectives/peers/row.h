@@ -59,7 +59,8 @@ struct Settings {
   std::string version, commit, machine;
   int blocks = 0;
   uint32_t calls = 0;
-  std::vector<std::string> memory, peers;  ///< that may take part
+  std::vector<std::string> memory;  ///< of Tutti's buffers
+  std::vector<std::string> peers;   ///< that may take part
 
   bool operator==(const Settings&) const = default;
 };
